@@ -1,0 +1,1 @@
+"""The broker: a queue per capability, leases with heartbeats, and durable outcomes."""

@@ -1,0 +1,1 @@
+"""The broker over HTTP/1.1 and JSON."""

@@ -1,0 +1,1 @@
+"""Where accepted work lives: one interface, one conformance suite, several stores."""

@@ -1,0 +1,1 @@
+"""How many workers a pool should have and which may go: pure decisions."""

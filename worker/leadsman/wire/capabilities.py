@@ -1,0 +1,54 @@
+"""The rules of a namespace's queues, as the operator pushes them to the broker."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from leadsman.wire.base import Name, Reply, Request
+
+
+class CapabilityConfig(Request):
+    """One queue and its rules; defaults suit agent steps of seconds to minutes."""
+
+    name: Name
+    lease_seconds: Annotated[float, Field(gt=0, le=86_400)] = 30.0
+    heartbeat_seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    """Default: a third of the lease."""
+    attempt_timeout_seconds: Annotated[float, Field(gt=0, le=31_536_000)] = 43_200.0
+    unreachable_seconds: Annotated[float, Field(ge=0, le=86_400)] = 900.0
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] = 1.0
+    max_backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] = 300.0
+    max_reclaims: Annotated[int, Field(ge=1, le=100)] = 3
+    max_depth: Annotated[int, Field(ge=0, le=10_000_000)] = 100_000
+    max_depth_per_tenant: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
+    retry_after_seconds: Annotated[int, Field(ge=1, le=86_400)] = 30
+    max_payload_bytes: Annotated[int, Field(ge=1, le=10_485_760)] = 262_144
+    completed_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
+    dead_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 1_209_600.0
+    startup_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30.0
+    """How long the serving pools' pods take to start; delayed work due within it counts as `due_soon`."""
+
+
+class CapabilitiesRequest(Request):
+    """The full set of one namespace. An older generation than the one known is ignored."""
+
+    generation: Annotated[int, Field(ge=0)]
+    capabilities: Annotated[list[CapabilityConfig], Field(max_length=10_000)]
+
+
+class CapabilitiesReply(Reply):
+    """What the broker now holds for the namespace."""
+
+    generation: int
+    applied: bool
+    """False when a newer generation was already known."""
+    retained: list[str] = []
+    """Queues no longer listed that still hold tasks: they stay, and take no new work."""
+
+
+class CapabilitiesView(Reply):
+    """The rules in force in a namespace."""
+
+    generation: int
+    capabilities: list[CapabilityConfig]

@@ -1,0 +1,134 @@
+"""Submitting tasks and reading what became of them."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from leadsman.wire.base import MAX_BATCH, HandlerName, Name, Reply, Request, Seconds, TaskId, Tenant
+
+
+class TaskState(StrEnum):
+    """Where a task stands. `completed`, `dead`, `expired` and `cancelled` are final."""
+
+    DELAYED = "delayed"
+    READY = "ready"
+    LEASED = "leased"
+    COMPLETED = "completed"
+    DEAD = "dead"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class TaskClass(StrEnum):
+    """Whether a person waits for the task. It sets the default priority and never orders by itself."""
+
+    INTERACTIVE = "interactive"
+    BACKGROUND = "background"
+
+
+class TaskSubmit(Request):
+    """One task to enqueue."""
+
+    capability: Name
+    name: HandlerName = "default"
+    payload: JsonValue = None
+    tenant: Tenant = ""
+    task_class: Annotated[TaskClass, Field(alias="class")] = TaskClass.BACKGROUND
+    priority: Annotated[int, Field(ge=0, le=9)] | None = None
+    """Higher first. Default 5 for interactive, 0 for background."""
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    delay_seconds: Seconds = 0.0
+    ttl_seconds: Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)] | None = None
+    """From accept; checked while queued and at lease. Never stops a leased task."""
+    max_attempts: Annotated[int, Field(ge=1, le=100)] | None = None
+    traceparent: Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f-]+$")] | None = None
+
+
+class SubmitRequest(Request):
+    """A batch; results come back in the same order."""
+
+    tasks: Annotated[list[TaskSubmit], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class SubmitResult(Reply):
+    """The answer for one task.
+
+    Accepted: `id`, `state`, and `duplicate` when the idempotency key was already known. Refused for depth: exactly
+    `accepted`, `reason` ("pool saturated") and `retry_after_s`. Refused for any other cause: `code` and `reason`.
+    """
+
+    accepted: bool
+    id: TaskId | None = None
+    state: TaskState | None = None
+    duplicate: bool | None = None
+    code: str | None = None
+    reason: str | None = None
+    retry_after_s: int | None = None
+
+
+class SubmitReply(Reply):
+    """Ordered results of a batch. HTTP 429 with `Retry-After` when every item was refused for depth."""
+
+    results: list[SubmitResult]
+
+
+class TaskError(Request):
+    """Why an attempt failed, as the worker saw it."""
+
+    type: Annotated[str, Field(min_length=1, max_length=200)]
+    message: Annotated[str, Field(max_length=4096)] = ""
+
+
+class AttemptCounts(Reply):
+    """The four counters of a task. `failures + reclaims` spend `max_attempts`; releases do not."""
+
+    deliveries: int = 0
+    failures: int = 0
+    reclaims: int = 0
+    releases: int = 0
+
+
+class HistoryEntry(Reply):
+    """One thing that happened to a task, newest last; bounded, the oldest are dropped first."""
+
+    at: float
+    """Broker wall clock, seconds since the epoch, for people to read."""
+    event: str
+    epoch: int
+    worker: str | None = None
+    detail: str | None = None
+
+
+class TaskView(Reply):
+    """A task as the broker knows it."""
+
+    id: TaskId
+    namespace: Name
+    capability: Name
+    name: HandlerName
+    state: TaskState
+    task_class: Annotated[TaskClass, Field(alias="class")]
+    priority: int
+    tenant: str
+    idempotency_key: str | None = None
+    accepted_at: float
+    due_at: float | None = None
+    settled_at: float | None = None
+    epoch: int
+    attempts: AttemptCounts
+    max_attempts: int
+    result: JsonValue = None
+    error: TaskError | None = None
+    reason: str | None = None
+    """Why it is dead, expired or cancelled."""
+    worker: str | None = None
+    """Who holds it, while leased."""
+    history: list[HistoryEntry] = []
+
+
+class TaskList(Reply):
+    """A page of tasks in order of acceptance; `next_cursor` is absent on the last page."""
+
+    items: list[TaskView]
+    next_cursor: str | None = None
