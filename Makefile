@@ -5,16 +5,23 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
+PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 export PYTHONPATH := tests
+PYTEST = $(VENV)/bin/pytest $(if $(LEADSMAN_JUNIT),--junitxml=$(LEADSMAN_JUNIT)) $(ARGS)
 
 .PHONY: help
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9_-]+:.*## / {printf "  %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.installed: requirements.lock pyproject.toml
-	python3 -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "leadsman needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+		apt-get install -qq -y python3-venv; } || \
+		{ echo "python3 has no venv; install it (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --require-hashes -r requirements.lock
 	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -39,3 +46,47 @@ lint: venv ## Style, types and import contracts
 format: venv ## Rewrite the code in the project's style
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+.PHONY: crds
+crds: venv ## Generate crds/, the chart's copy and docs/reference.md from the models
+	$(PY) -m leadsman_operator.api.generate
+
+.PHONY: crds-check
+crds-check: venv ## Fail when a generated file differs from the models
+	$(PY) -m leadsman_operator.api.generate --check
+
+.PHONY: test
+test: venv ## Every check and every test; the README's test command
+	$(PY) -m tiers
+
+.PHONY: test-unit
+test-unit: venv ## Pure pieces: the broker core, scaling, models (unit and property tests)
+	$(PYTEST) tests/unit
+
+.PHONY: test-broker
+test-broker: venv ## The broker on real SQLite and real HTTP, with kill -9
+	$(PYTEST) tests/broker
+
+.PHONY: test-sdk
+test-sdk: venv ## The SDK, the worker and the CLI against a real broker process
+	$(PYTEST) tests/sdk
+
+.PHONY: test-operator
+test-operator: venv ## The operator's parts that need no API server
+	$(PYTEST) tests/operator
+
+.PHONY: test-cluster
+test-cluster: venv cluster-build ## The test cluster's own tests
+	$(PYTEST) tests/cluster_harness
+
+.PHONY: test-control-plane
+test-control-plane: venv cluster-build ## The operator against a real API server and controller-manager
+	$(PYTEST) tests/control_plane
+
+.PHONY: test-chart
+test-chart: venv cluster-build ## The chart with the real helm
+	$(PYTEST) tests/chart
+
+.PHONY: test-e2e
+test-e2e: venv cluster-build ## Real pods from the real image on a real node
+	$(PYTEST) tests/e2e
