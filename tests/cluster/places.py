@@ -1,0 +1,32 @@
+"""Where the harness keeps things: one root outside the checkout, so that every checkout shares one build."""
+
+import hashlib
+import os
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+
+
+def cache_root() -> Path:
+    """Return the folder of all that the harness builds or runs; made if missing."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    root = Path(base) / "leadsman" / "cluster"
+    root.mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def runs_root() -> Path:
+    """Return the folder that holds one folder per running (or killed) cluster."""
+    root = cache_root() / "runs"
+    root.mkdir(exist_ok=True)
+    return root
+
+
+def digest(*parts: bytes) -> str:
+    """Return a short stable name for these inputs; lengths are hashed too, so parts cannot run together."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(len(part).to_bytes(8, "big"))
+        total.update(part)
+    return total.hexdigest()[:16]

