@@ -1,0 +1,67 @@
+"""The tier's world: one control plane for the session, a broker, operators and a namespace for each test."""
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_process import broker, start_broker
+from cluster import ControlPlane
+from cluster.fixtures import control_plane, namespace
+from fleet import Kube, OperatorProcess
+
+__all__ = ["broker", "control_plane", "namespace", "start_broker"]
+
+_CRDS = Path(__file__).resolve().parents[2] / "crds"
+_SHOWN_LINES = 200
+
+
+@pytest.fixture(scope="session")
+def crds(control_plane: ControlPlane) -> ControlPlane:
+    """The control plane once it serves the project's kinds."""
+    control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(_CRDS))
+    control_plane.kubectl("wait", "--for=condition=Established", "-f", str(_CRDS), "--timeout=60s")
+    return control_plane
+
+
+@pytest.fixture
+async def kube(control_plane: ControlPlane) -> AsyncIterator[Kube]:
+    """An administrator's client of the API server."""
+    async with Kube(control_plane.kubeconfig) as client:
+        yield client
+
+
+@pytest.fixture
+def start_operator(crds: ControlPlane, tmp_path: Path) -> Iterator[Callable[..., OperatorProcess]]:
+    """Start operators: `start_operator(broker_url=broker.url, namespaces=[namespace])`; more options as its class.
+
+    Their logs are shown when the test fails.
+    """
+    with contextlib.ExitStack() as stack:
+        started = 0
+
+        def start(**options: Any) -> OperatorProcess:
+            nonlocal started
+            started += 1
+            folder = options.pop("folder", tmp_path / f"operator-{started}")
+            operator = OperatorProcess(folder, kubeconfig=crds.kubeconfig, **options)
+            stack.callback(_show, operator)
+            stack.callback(operator.close)
+            return operator.start()
+
+        yield start
+
+
+@pytest.fixture
+def operator(start_operator: Callable[..., OperatorProcess], broker: Any, namespace: str) -> OperatorProcess:
+    """A running operator of the test's namespace and broker."""
+    return start_operator(broker_url=broker.url, namespaces=[namespace])
+
+
+def _show(operator: OperatorProcess) -> None:
+    """Print the end of its log: pytest shows what was written only when the test fails."""
+    tail = "\n".join(operator.log.splitlines()[-_SHOWN_LINES:])
+    sys.stdout.write(f"--- {operator.folder.name}\n{tail}\n")
