@@ -90,3 +90,48 @@ test-chart: venv cluster-build ## The chart with the real helm
 .PHONY: test-e2e
 test-e2e: venv cluster-build ## Real pods from the real image on a real node
 	$(PYTEST) tests/e2e
+
+.PHONY: cluster-build
+cluster-build: venv ## Build and cache what the test cluster is made of (minutes when cold)
+	$(PY) -m cluster packages
+	$(PY) -m cluster build
+
+.PHONY: cluster-up
+cluster-up: venv ## Start a real Kubernetes on this machine, without Docker
+	$(PY) -m cluster up
+
+.PHONY: cluster-env
+cluster-env: venv ## Print the exports that point kubectl at it: eval "$$(make -s cluster-env)"
+	@$(PY) -m cluster env
+
+.PHONY: cluster-down
+cluster-down: venv ## Stop it and clear everything it made
+	$(PY) -m cluster down
+
+.PHONY: image
+image: venv ## Build the container image and load it into the test cluster
+	$(PY) -m cluster image --tag localhost/leadsman:dev
+
+.PHONY: demo
+demo: venv ## Cluster, image, chart, a batch of tasks, a killed worker, scale to zero
+	PYTHONPATH=tests:. $(PY) -m demo up
+
+.PHONY: demo-down
+demo-down: venv ## Take down what the demo left up
+	PYTHONPATH=tests:. $(PY) -m demo down
+
+.PHONY: bench-core
+bench-core: venv ## The broker core alone, without I/O
+	$(PY) bench/core.py
+
+.PHONY: bench-broker
+bench-broker: venv ## The broker over real HTTP and SQLite
+	$(PY) bench/broker.py
+
+.PHONY: bench-reaction
+bench-reaction: venv cluster-build ## From enqueue to the final number of replicas, on a real control plane
+	$(PY) bench/reaction.py
+
+.PHONY: test-long
+test-long: venv cluster-build ## The long targets of the randomised and repeated tests
+	LEADSMAN_LONG=1 $(PYTEST) -m long tests

@@ -1,0 +1,39 @@
+"""The runner of `make test` reports what failed and what could not run."""
+
+import pytest
+from tiers.__main__ import Outcome, read_report, summarise
+
+REPORT = """<testsuites><testsuite>
+<testcase name="passes"/>
+<testcase name="fails"><failure message="no"/></testcase>
+<testcase name="breaks"><error message="no"/></testcase>
+<testcase name="cannot run"><skipped message="needs root"/></testcase>
+</testsuite></testsuites>"""
+
+
+def outcome(**counts) -> Outcome:
+    return Outcome("test-e2e", 0, 1.0, **counts)
+
+
+def test_a_report_is_counted(tmp_path):
+    path = tmp_path / "report.xml"
+    path.write_text(REPORT)
+    read = outcome()
+    read_report(path, read)
+    assert (read.passed, read.failed, read.skipped) == (1, 2, 1)
+    assert read.reasons == {"needs root"}
+
+
+@pytest.mark.parametrize(("require_all", "code"), [(False, 0), (True, 1)])
+def test_a_skip_is_a_failure_only_where_every_tier_is_demanded(capsys, require_all, code):
+    skipped = outcome(passed=3, skipped=2, reasons={"needs root"})
+    assert summarise([skipped], require_all=require_all) == code
+    shown = capsys.readouterr().out
+    assert "skipped in test-e2e: needs root" in shown
+    assert shown.splitlines()[-1] == f"3 passed, {2 if require_all else 0} failed, 2 skipped"
+
+
+def test_a_tier_that_ends_badly_without_a_failed_test_still_fails(capsys):
+    ended = Outcome("lint", 2, 1.0)
+    assert summarise([ended], require_all=False) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
