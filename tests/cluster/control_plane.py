@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,9 +31,8 @@ class ControlPlane:
     stop, pause, kill and start again.
     """
 
-    def __init__(self, run: Run, programs: Path, address: IPv4Address = _LOOPBACK) -> None:
+    def __init__(self, run: Run, address: IPv4Address = _LOOPBACK) -> None:
         self.run = run
-        self.programs = programs
         self.address = address
         self.kubeconfig = run.folder / "kubeconfig"
         self.components: dict[str, Component] = {}
@@ -46,9 +44,9 @@ class ControlPlane:
         ``detached`` leaves it running when this process ends (``python -m cluster up``); otherwise
         it dies with this process. Raises ClusterError with the end of the log that tells why.
         """
-        programs = toolchain.build(toolchain.CONTROL_PLANE)
+        toolchain.build(toolchain.CONTROL_PLANE)
         run = Run.create(kind="control-plane", name=name, detached=detached, ports=PORTS)
-        self = cls(run, programs)
+        self = cls(run)
         try:
             self.bring_up()
             run.hand_over()
@@ -68,7 +66,7 @@ class ControlPlane:
             raise ClusterError(
                 f"no cluster named {name!r} is up; start it with: python -m cluster up --name {name}"
             )
-        return cls(run, toolchain.binaries_folder())
+        return cls(run)
 
     @property
     def url(self) -> str:
@@ -103,7 +101,7 @@ class ControlPlane:
         Raises ClusterError with the standard error when kubectl fails.
         """
         done = subprocess.run(
-            [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments],
+            [str(toolchain.path("kubectl")), "--kubeconfig", str(self.kubeconfig), *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -136,7 +134,7 @@ class ControlPlane:
 
     def environment(self) -> dict[str, str]:
         """Return an environment in which kubectl is the built one and finds this cluster."""
-        path = os.pathsep.join([str(self.programs), os.environ.get("PATH", os.defpath)])
+        path = os.pathsep.join([str(toolchain.path("kubectl").parent), os.environ.get("PATH", os.defpath)])
         return {**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig)}
 
     def stop(self) -> None:
@@ -166,7 +164,7 @@ class ControlPlane:
         self.launch(
             Component(
                 name=name,
-                command=[str(self.programs / name), *command],
+                command=[str(toolchain.path(name)), *command],
                 log=self.run.log(name),
                 run_id=self.run.id,
                 detached=self.run.manifest.detached,
@@ -267,8 +265,3 @@ class ControlPlane:
             return check()
 
         wait_for(what, look, seconds=_READY_SECONDS, evidence=self.components[component].tail)
-
-
-def system_program(name: str) -> str | None:
-    """Return the path of a program, looking also where an ordinary user's PATH does not."""
-    return shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")

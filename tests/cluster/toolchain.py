@@ -33,10 +33,11 @@ _LINK = (
 
 @dataclass(frozen=True)
 class Program:
-    """One program: its Go package, and the module (folder below this one) that pins it."""
+    """One program: the folder (below this one) to build in, its Go package, and the files that pin it."""
 
     package: str
     module: str = "."
+    pins: tuple[str, ...] = ("go.mod", "go.sum")
 
 
 PROGRAMS = {
@@ -47,51 +48,42 @@ PROGRAMS = {
     "kube-scheduler": Program("k8s.io/kubernetes/cmd/kube-scheduler"),
     "kubelet": Program("k8s.io/kubernetes/cmd/kubelet"),
     "kube-proxy": Program("k8s.io/kubernetes/cmd/kube-proxy"),
-    "coredns": Program(".", "coredns"),
-    "pause": Program("./pause"),
+    "coredns": Program(".", "coredns", ("coredns/go.mod", "coredns/go.sum", "coredns/main.go")),
+    "pause": Program("./pause", ".", ("pause/main.go",)),
 }
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
 NODE = ("kubelet", "kube-proxy", "coredns", "pause")
 
 
-def binaries_folder() -> Path:
-    """Return where the programs of this checkout's pins are, or would be."""
-    inputs = [
-        *sorted(HERE.glob("go.*")),
-        *sorted(HERE.glob("coredns/go.*")),
-        *sorted(HERE.glob("coredns/*.go")),
-        *sorted(HERE.glob("pause/*.go")),
-    ]
+def path(name: str) -> Path:
+    """Return where this program is, or would be: programs pinned together are in one folder."""
     target = f"{sys.platform}/{platform.machine()}/{_LINK}"
-    return cache_root() / digest(target.encode(), *(path.read_bytes() for path in inputs)) / "bin"
+    pins = (HERE.joinpath(pin).read_bytes() for pin in PROGRAMS[name].pins)
+    return cache_root() / digest(target.encode(), *pins) / name
 
 
 def missing(names: Iterable[str]) -> list[str]:
     """Return which of these programs still have to be compiled."""
-    folder = binaries_folder()
-    return [name for name in names if not (folder / name).exists()]
+    return [name for name in names if not path(name).exists()]
 
 
-def build(names: Iterable[str]) -> Path:
-    """Compile what is missing of these programs and return the folder that holds them all.
+def build(names: Iterable[str]) -> None:
+    """Compile what is missing of these programs.
 
     Raises UnavailableError when there is no Go and none can be had, ClusterError when a build fails.
     """
     wanted = list(names)
-    folder = binaries_folder()
     if not missing(wanted):
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder.parent / "build.lock", waiting_for="its build of the cluster's programs"):
+        return
+    with locked(cache_root() / "build.lock", waiting_for="its build of the cluster's programs"):
         todo = missing(wanted)
         if not todo:
-            return folder
+            return
         go = _go()
-        say(f"compiling {len(todo)} programs, kept in {folder}")
+        say(f"compiling {len(todo)} programs, once; they are kept in {cache_root()}")
         for number, name in enumerate(todo, 1):
             with step(f"compiling {name} ({number} of {len(todo)})"):
-                _compile(go, name, folder)
-    return folder
+                _compile(go, name)
 
 
 def have_go() -> bool:
@@ -99,8 +91,10 @@ def have_go() -> bool:
     return _system_go() is not None or _fetched_go().exists()
 
 
-def _compile(go: str, name: str, folder: Path) -> None:
+def _compile(go: str, name: str) -> None:
     program = PROGRAMS[name]
+    folder = path(name).parent
+    folder.mkdir(exist_ok=True)
     for leftover in folder.glob(f".{name}.*"):
         # The lock is ours: only a killed build can have left it.
         leftover.unlink()
