@@ -1,0 +1,36 @@
+{{/* What the operator does, and nothing else. It never deletes a pod, reads a Secret or touches a node. */}}
+{{- define "leadsman.operatorRules" -}}
+- apiGroups: [leadsman.dev]
+  resources: [capabilities, workerpools]
+  verbs: [get, list, watch]
+- apiGroups: [leadsman.dev]
+  resources: [capabilities/status, workerpools/status]
+  verbs: [get, patch]
+# Owner references that block their owner's deletion, where the cluster checks that right.
+- apiGroups: [leadsman.dev]
+  resources: [workerpools/finalizers]
+  verbs: [update]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [apps]
+  resources: [deployments/scale]
+  verbs: [get, patch]
+# The ReplicaSet's own status is the evidence that it has seen which workers are fenced.
+- apiGroups: [apps]
+  resources: [replicasets]
+  verbs: [get, list, watch]
+# Patch: the deletion cost and the do-not-disrupt marks of busy workers.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, patch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+
+{{- define "leadsman.electionRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update, patch]
+{{- end }}
