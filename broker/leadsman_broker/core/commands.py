@@ -1,0 +1,197 @@
+"""Everything the core can be told: one frozen dataclass per command, and nothing else.
+
+Payloads, checkpoints and results travel as the bytes of a JSON text; the core never parses them. Durations are
+seconds. What a command answers is in `leadsman_broker.core.results`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.tasks import TaskClass
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """One task to enqueue. `payload` is JSON text; `fingerprint` (see `core.fingerprint`) is needed with a key."""
+
+    capability: str
+    payload: bytes = b"null"
+    name: str = "default"
+    tenant: str = ""
+    task_class: TaskClass = TaskClass.BACKGROUND
+    priority: int | None = None
+    """0-9, higher first; None is the default of the class (5 interactive, 0 background)."""
+    idempotency_key: str | None = None
+    fingerprint: bytes = b""
+    delay_seconds: float = 0.0
+    ttl_seconds: float | None = None
+    max_attempts: int | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """Accept a batch. Answer: `list[SubmitOutcome]`, in order."""
+
+    namespace: str
+    tasks: tuple[NewTask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Who calls: one process life (`incarnation`) in one pod."""
+
+    namespace: str
+    pod_uid: str
+    incarnation: str
+    pool: str | None = None
+    pod_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Ask for tasks. Not answered by `apply`: its answer comes out of `dispatch` (or `tick`) under the same `call`.
+
+    `call` is unique in the life of the process. One call per worker is parked; a newer one ends the older empty.
+    """
+
+    call: int
+    worker: Worker
+    capabilities: tuple[str, ...]
+    slots: int
+    free_slots: int
+    attempt_id: str
+    held: tuple[str, ...] = ()
+    """Tokens of every lease the worker knows it holds."""
+    free_by_capability: Mapping[str, int] | None = None
+    wait_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """The socket of a parked lease call is gone: it must get nothing. Answer: None."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One lease to renew; `checkpoint` None carries none."""
+
+    token: str
+    checkpoint: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Renew a worker's leases; the list is complete, so it counts as a list of what is held.
+
+    Answer: `HeartbeatOutcome`. Writes nothing unless a checkpoint is carried.
+    """
+
+    worker: Worker
+    capabilities: tuple[str, ...]
+    slots: int
+    draining: bool = False
+    leases: tuple[Beat, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The task is done; `result` is JSON text or None. Answer: `Settled`."""
+
+    namespace: str
+    token: str
+    result: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """The attempt failed. Answer: `Settled`."""
+
+    namespace: str
+    token: str
+    error_type: str
+    error_message: str = ""
+    retry: bool = True
+    retry_after_seconds: float | None = None
+    checkpoint: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The worker gives the task back without a failure. Answer: `Settled`."""
+
+    namespace: str
+    token: str
+    delay_seconds: float = 0.0
+    reason: str = ""
+    checkpoint: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel a task: at once while queued, else at its settlement or reclaim. Answer: `Cancelled`."""
+
+    namespace: str
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """Put dead tasks back, admission respected. Answer: `list[Redriven]`, in order."""
+
+    namespace: str
+    capability: str
+    task_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Take pods out of service if they hold nothing; the same operation renews. Answer: `list[Fenced]`."""
+
+    operation: str
+    pod_uids: tuple[str, ...]
+    ttl_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unfence:
+    """Lift fences; `operation` None lifts whatever operation set them. Answer: `list[bool]` (lifted), in order."""
+
+    pod_uids: tuple[str, ...]
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """The full set of a namespace's capabilities. Answer: `Configured`."""
+
+    namespace: str
+    generation: int
+    capabilities: tuple[CapabilityConfig, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Remove terminal tasks whose retention is over, at most `limit`. A chore of the core. Answer: `Swept`."""
+
+    limit: int = 500
+
+
+Command = (
+    Enqueue
+    | Lease
+    | Abandon
+    | Heartbeat
+    | Ack
+    | Nack
+    | Release
+    | Cancel
+    | Redrive
+    | Fence
+    | Unfence
+    | Configure
+    | Sweep
+)

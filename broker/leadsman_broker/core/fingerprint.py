@@ -1,0 +1,15 @@
+"""What makes two payloads the same for an idempotency key."""
+
+import hashlib
+import json
+
+from pydantic import JsonValue
+
+
+def fingerprint(payload: JsonValue) -> bytes:
+    """Return the SHA-256 of the payload's canonical JSON: sorted keys, no spaces, ASCII (so lone surrogates fit).
+
+    Raises ValueError for NaN and infinities, which are not JSON, and RecursionError for endless nesting.
+    """
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).digest()

@@ -1,0 +1,168 @@
+"""What the core answers: one frozen dataclass per kind of result.
+
+The shell turns them into wire models; nothing here knows HTTP.
+"""
+
+from dataclasses import dataclass
+
+from leadsman.wire.leases import LeaseStatus, WorkerState
+from leadsman.wire.tasks import TaskClass, TaskState
+from leadsman.wire.workers import FenceOutcome
+
+SATURATED = "pool saturated"
+"""The seed's word for a refusal for depth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The task is in; `duplicate` when its idempotency key was known, `state` then is what became of that task."""
+
+    id: str
+    state: TaskState
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Saturated:
+    """Refused for depth."""
+
+    retry_after_s: int
+
+    def as_dict(self) -> dict[str, bool | str | int]:
+        """Return the refusal, word for word as the requirement states it."""
+        return {"accepted": False, "reason": SATURATED, "retry_after_s": self.retry_after_s}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Refused for another cause: `unknown_capability`, `payload_too_large` or `idempotency_mismatch`."""
+
+    code: str
+    reason: str
+
+
+SubmitOutcome = Accepted | Saturated | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """One lease given. Handler name, payload, checkpoint and trace come from `Store.deliveries`."""
+
+    token: str
+    task_id: str
+    namespace: str
+    capability: str
+    tenant: str
+    task_class: TaskClass
+    priority: int
+    attempt: int
+    max_attempts: int
+    epoch: int
+    age_seconds: float
+    expires_at: float
+    """By the broker's clock; the shell turns it into a duration when the reply leaves."""
+    lease_seconds: float
+    heartbeat_seconds: float
+    attempt_timeout_seconds: float
+    unreachable_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The end of a lease call: what it got (maybe nothing) and what the broker wants of the worker."""
+
+    call: int
+    worker: WorkerState
+    leases: tuple[Granted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BeatOutcome:
+    """The answer of a heartbeat for one lease."""
+
+    token: str
+    status: LeaseStatus
+    expires_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatOutcome:
+    """Ordered answers, and what the broker wants of the worker."""
+
+    worker: WorkerState
+    leases: tuple[BeatOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer of ack, nack and release.
+
+    `ok` false comes with a `code`: `lease_lost`, `already_settled`, `unknown_task`, `result_too_large` or
+    `checkpoint_too_large`.
+    """
+
+    ok: bool
+    state: TaskState | None = None
+    code: str | None = None
+    detail: str | None = None
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """`state` after the cancel; None when no such task is known. `requested`: leased, final at its settlement."""
+
+    state: TaskState | None
+    requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """`code` when it was not: `unknown_task`, `not_dead`, `unknown_capability` or `saturated`."""
+
+    id: str
+    redriven: bool
+    code: str | None = None
+    reason: str | None = None
+    retry_after_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """What became of one fence; `operation` is the one in force."""
+
+    pod_uid: str
+    outcome: FenceOutcome
+    leases: int = 0
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """`applied` false when a newer generation was known. `retained`: unlisted queues that still hold tasks."""
+
+    generation: int
+    applied: bool
+    retained: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """How many terminal tasks went; `more` when the limit was reached."""
+
+    removed: int
+    more: bool
+
+
+Result = (
+    list[SubmitOutcome]
+    | HeartbeatOutcome
+    | Settled
+    | Cancelled
+    | list[Redriven]
+    | list[Fenced]
+    | list[bool]
+    | Configured
+    | Swept
+    | None
+)

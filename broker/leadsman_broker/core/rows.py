@@ -1,0 +1,262 @@
+"""The rows that travel between the core and a store, and the changes of one step.
+
+A store keeps exactly these; a core that is built again from them is equal to the one that wrote them. Every durable
+effect of a step is in one `Changes`, which a store commits in one transaction.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.tasks import TaskClass, TaskState
+
+KeyId = tuple[str, str, str, str]
+"""An idempotency key in full: namespace, capability, tenant, key."""
+
+QueueKey = tuple[str, str]
+"""A queue: namespace, capability."""
+
+
+WorkerKey = tuple[str, str, str]
+"""A worker: namespace, pod UID, incarnation."""
+
+
+def worker_id(key: WorkerKey) -> str:
+    """Return the id by which people and the wire know a worker."""
+    return f"{key[1]}.{key[2]}"
+
+
+class Standing(NamedTuple):
+    """The part of a live task that changes, as stored."""
+
+    due_at: float
+    """Ready from then on. Whether a queued task is delayed or ready follows from the clock alone."""
+    backing_off: bool
+    """It waits for a retry; the producer did not ask for the delay."""
+    expires_at: float | None
+    epoch: int
+    """Deliveries so far."""
+    secret: str
+    """Random part of the newest token; stays after the lease ended, for a late ack."""
+    failures: int
+    reclaims: int
+    releases: int
+    poison: int
+    """Counted reclaims in a row without a nack or a new checkpoint."""
+    suspect: bool
+    cancel: bool
+    """Asked for while leased."""
+    history: int
+    """Entries written so far; numbers the next one."""
+    settled_epoch: int
+    """0: never settled. With the next two, the last settlement and its answer."""
+    settled_op: str
+    settled_state: TaskState | None
+    lease_pod: str | None
+    """None: not leased. So are the next five then."""
+    lease_incarnation: str | None
+    lease_pool: str | None
+    lease_attempt_id: str | None
+    lease_started_at: float | None
+    lease_expires_at: float | None
+    """As of the grant; heartbeats write nothing, and a start extends every lease."""
+
+
+class LiveRow(NamedTuple):
+    """A task that is not terminal, without its payload."""
+
+    seq: int
+    id: str
+    namespace: str
+    capability: str
+    tenant: str
+    task_class: TaskClass
+    priority: int
+    keyed: bool
+    """It has an idempotency key."""
+    accepted_at: float
+    max_attempts: int
+    standing: Standing
+
+
+class AcceptedRow(NamedTuple):
+    """A new task in full."""
+
+    live: LiveRow
+    name: str
+    payload: bytes
+    key: str | None
+    fingerprint: bytes
+    traceparent: str | None
+
+
+class EndedRow(NamedTuple):
+    """A terminal task as the core needs it: to answer a repeated settlement, a key, a redrive."""
+
+    live: LiveRow
+    state: TaskState
+    ended_at: float
+    visible_until: float
+    """From then on the task is unknown to callers."""
+    purge_at: float
+    """From then on the row may go. Later than `visible_until` while an idempotency key still needs it."""
+    late: bool
+    """Completed by a late ack."""
+
+
+class Ending(NamedTuple):
+    """A live task becoming terminal."""
+
+    ended: EndedRow
+    reason: str | None
+    error_type: str | None
+    error_message: str | None
+    result: bytes | None
+
+
+class HistoryRow(NamedTuple):
+    """One thing that happened to a task. Stores keep the newest `HISTORY_LIMIT` of a task."""
+
+    seq: int
+    number: int
+    at: float
+    event: str
+    epoch: int
+    worker: str | None
+    detail: str | None
+
+
+HISTORY_LIMIT = 50
+
+
+class KeyRow(NamedTuple):
+    """What an idempotency key stands for. `state` and `ended_at` are None while its task lives."""
+
+    task_id: str
+    fingerprint: bytes
+    state: TaskState | None
+    ended_at: float | None
+
+
+class FenceRow(NamedTuple):
+    """A fence in force on a pod UID."""
+
+    pod_uid: str
+    operation: str
+    expires_at: float
+
+
+class NamespaceRow(NamedTuple):
+    """The configuration of a namespace."""
+
+    namespace: str
+    generation: int
+    capabilities: tuple[CapabilityConfig, ...]
+
+
+class TotalsRow(NamedTuple):
+    """Counters of a queue since it was first seen."""
+
+    accepted: int = 0
+    completed: int = 0
+    failed: int = 0
+    reclaimed: int = 0
+    refused: int = 0
+    late_acks: int = 0
+    dead: int = 0
+    expired: int = 0
+    cancelled: int = 0
+
+
+class PurgedRow(NamedTuple):
+    """A terminal row that goes, and its queue and state so that counters can follow."""
+
+    seq: int
+    namespace: str
+    capability: str
+    state: TaskState
+
+
+@dataclass(slots=True)
+class Needs:
+    """What commands need to see of the store before they are applied."""
+
+    keys: set[KeyId] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
+    """Ids of tasks that are not live."""
+    purge: int = 0
+    """How many rows due for removal to load."""
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.ended or self.purge)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What was found. The core keeps it current while it applies a batch, so that later commands see earlier ones.
+
+    Read it only after the commit of the step before has returned.
+    """
+
+    keys: dict[KeyId, KeyRow] = field(default_factory=dict)
+    ended: dict[str, EndedRow] = field(default_factory=dict)
+    purge: list[PurgedRow] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Changes:
+    """Every durable effect of one step. A store applies the fields in this order, in one transaction."""
+
+    at: float = 0.0
+    """The broker's clock at the step; a later start must not begin before it."""
+    next_seq: int = 0
+    accepted: list[AcceptedRow] = field(default_factory=list)
+    revived: list[LiveRow] = field(default_factory=list)
+    """Terminal tasks that live again."""
+    updated: list[LiveRow] = field(default_factory=list)
+    """Live tasks whose standing changed."""
+    checkpoints: dict[int, bytes] = field(default_factory=dict)
+    """seq -> last checkpoint."""
+    history: list[HistoryRow] = field(default_factory=list)
+    ended: list[Ending] = field(default_factory=list)
+    purged: list[PurgedRow] = field(default_factory=list)
+    namespaces: dict[str, NamespaceRow] = field(default_factory=dict)
+    fences: dict[str, FenceRow | None] = field(default_factory=dict)
+    """Pod UID -> fence in force, None: lifted."""
+    totals: dict[QueueKey, TotalsRow] = field(default_factory=dict)
+    service_times: dict[QueueKey, tuple[float, ...]] = field(default_factory=dict)
+    """Newest last. Written at most every few seconds per queue: losing the newest few in a crash is harmless."""
+    forgotten: list[QueueKey] = field(default_factory=list)
+    """Queues that are gone for good: their totals and service times go."""
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.accepted
+            or self.revived
+            or self.updated
+            or self.checkpoints
+            or self.history
+            or self.ended
+            or self.purged
+            or self.namespaces
+            or self.fences
+            or self.totals
+            or self.service_times
+            or self.forgotten
+        )
+
+
+@dataclass(slots=True)
+class Stored:
+    """All that a core needs to start: read once, `tasks` lazily and in order of seq."""
+
+    tasks: Iterable[LiveRow]
+    next_seq: int = 1
+    last_at: float = 0.0
+    """The highest `Changes.at` committed; start the clock no earlier, whatever the wall clock says."""
+    dead: dict[QueueKey, int] = field(default_factory=dict)
+    namespaces: list[NamespaceRow] = field(default_factory=list)
+    fences: list[FenceRow] = field(default_factory=list)
+    totals: dict[QueueKey, TotalsRow] = field(default_factory=dict)
+    service_times: dict[QueueKey, tuple[float, ...]] = field(default_factory=dict)

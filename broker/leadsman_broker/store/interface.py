@@ -1,0 +1,100 @@
+"""What the broker asks of a store. `memory` and `sqlite` implement it; one conformance suite runs against each.
+
+One thread at a time commits; reads may come from another thread while a commit runs and then see the state before
+or after it, never between. All reads are bounded except `load`.
+"""
+
+from typing import NamedTuple, Protocol
+
+from leadsman.wire.tasks import TaskState
+from leadsman_broker.core.rows import Changes, EndedRow, HistoryRow, LiveRow, Loaded, Needs, Stored
+
+
+class Delivery(NamedTuple):
+    """What a worker needs of a task beyond the grant. `payload` and `checkpoint` are JSON text."""
+
+    name: str
+    payload: bytes
+    checkpoint: bytes | None
+    traceparent: str | None
+
+
+class TaskRecord(NamedTuple):
+    """A task in full, but for its payload, as stored; live or terminal."""
+
+    live: LiveRow
+    name: str
+    key: str | None
+    traceparent: str | None
+    ended: EndedRow | None
+    reason: str | None
+    error_type: str | None
+    error_message: str | None
+    result: bytes | None
+    history: tuple[HistoryRow, ...]
+    """Newest last."""
+
+    def state_at(self, now: float) -> TaskState:
+        """Return where the task stands at `now`, the broker's clock."""
+        if self.ended is not None:
+            return self.ended.state
+        if self.live.standing.lease_pod is not None:
+            return TaskState.LEASED
+        return TaskState.DELAYED if self.live.standing.due_at > now else TaskState.READY
+
+
+class Space(NamedTuple):
+    """Room for growth. While `low`, new work is refused and settlements go on."""
+
+    free_bytes: int | None
+    """None: not bounded."""
+    low: bool
+
+
+class Store(Protocol):
+    """Rows of accepted work, committed step by step."""
+
+    @property
+    def generation(self) -> int:
+        """Grow by one at every opening of the same store."""
+        ...
+
+    def load(self) -> Stored:
+        """Return everything a core starts from. `Stored.tasks` is consumed once, before the first commit."""
+        ...
+
+    def read(self, needs: Needs) -> Loaded:
+        """Return the rows that commands need, in one go. What does not exist is absent from the answer."""
+        ...
+
+    def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
+        """Return payload and more of live tasks, by id."""
+        ...
+
+    def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:
+        """Return one task, or None when unknown in the namespace or no longer visible at `now`."""
+        ...
+
+    def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
+        """Return dead tasks in order of acceptance, those with a seq above `after` (0: from the start)."""
+        ...
+
+    def payload(self, namespace: str, task_id: str) -> bytes | None:
+        """Return the payload of a live or dead task; None when there is none any more."""
+        ...
+
+    def commit(self, changes: Changes) -> None:
+        """Make one step durable, all or nothing.
+
+        Raises StoreFencedError when a newer process owns the store, StoreFullError when there is no space,
+        StoreError for anything else. After any of them nothing was applied and this object must not commit again.
+        """
+        ...
+
+    def space(self) -> Space:
+        """Say how much room there is. Cheap enough to ask before every batch of new work."""
+        ...
+
+    def close(self) -> None:
+        """Give up the store and its lock. Nothing may be called afterwards."""
+        ...
