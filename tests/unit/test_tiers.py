@@ -1,6 +1,7 @@
 """The runner of `make test` reports what failed and what could not run."""
 
 import pytest
+
 from tiers.__main__ import Outcome, read_report, summarise
 
 REPORT = """<testsuites><testsuite>
