@@ -7,7 +7,7 @@ import asyncio
 import time
 from typing import Any
 
-from leadsman import App, Context
+from leadsman import App, Context, SyncContext
 
 app = App()
 
@@ -23,7 +23,7 @@ async def browse(context: Context) -> dict[str, Any]:
 
 
 @app.task("llm")
-def complete(context: Context) -> dict[str, Any]:
+def complete(context: SyncContext) -> dict[str, Any]:
     """Wait for a model's answer with a client that blocks: the lease is kept all the same."""
     time.sleep(context.payload["seconds"])
     return {"answer": f"{len(context.payload['prompt'])} characters read"}

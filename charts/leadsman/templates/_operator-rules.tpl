@@ -5,11 +5,7 @@
   verbs: [get, list, watch]
 - apiGroups: [leadsman.dev]
   resources: [capabilities/status, workerpools/status]
-  verbs: [get, patch]
-# Owner references that block their owner's deletion, where the cluster checks that right.
-- apiGroups: [leadsman.dev]
-  resources: [workerpools/finalizers]
-  verbs: [update]
+  verbs: [patch]
 - apiGroups: [apps]
   resources: [deployments]
   verbs: [get, list, watch, create, patch]
@@ -32,5 +28,5 @@
 {{- define "leadsman.electionRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [get, create, update, patch]
+  verbs: [get, create, update]
 {{- end }}

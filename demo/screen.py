@@ -1,0 +1,84 @@
+"""What a person sees: a time line, and on a terminal a table below it that follows along."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from demo.installation import POOLS
+from demo.outcome import Outcome
+from demo.record import Record
+
+_STYLES = {"scale": "bold cyan", "event": "dim", "kill": "bold red", "task": "green", "batch": "bold"}
+
+
+class Screen:
+    """Prints the time line; `clock` gives its seconds."""
+
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        self._console = console
+        self._clock = clock
+
+    def step(self, text: str) -> None:
+        """A step of the preparation."""
+        self._console.print(f"[bold]•[/] {text}", highlight=False)
+
+    def tell(self, kind: str, about: str, text: str) -> None:
+        """One line of the time line."""
+        style = _STYLES.get(kind, "")
+        self._console.print(f"{self._clock():7.2f} s  ", end="", style="dim", highlight=False)
+        self._console.print(f"{kind:6} {about:8} {text}", style=style, markup=False, highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def following(self, record: Record) -> Iterator[None]:
+        """On a terminal, keep a table of the pools and queues at the bottom while the block runs."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(get_renderable=lambda: table(record), console=self._console, refresh_per_second=4, transient=True):
+            yield
+
+    def snapshot(self, record: Record) -> None:
+        """Print the table once, where it stays."""
+        self._console.print(table(record))
+
+    def close(self, outcome: Outcome, story: list[str]) -> None:
+        """Print the summary: the story in words, and what did not hold."""
+        self._console.rule("summary")
+        for line in story:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        broken = outcome.broken_promises()
+        for line in broken:
+            self._console.print(f"NOT AS PROMISED: {line}", style="bold red", markup=False)
+        if not broken:
+            self._console.print("Every promise held.", style="bold green")
+
+    def plain(self, text: str) -> None:
+        """Print text as it is, for copying."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def table(record: Record) -> Table:
+    """Pools and their queues side by side, as last heard."""
+    shown = Table(title=None, expand=False)
+    for column in ("pool", "replicas", "ready", "busy", "idle", "waiting", "running", "done", "reclaimed"):
+        shown.add_column(column, justify="left" if column == "pool" else "right")
+    for pool in POOLS:
+        workers = [worker for worker in record.workers.values() if worker.pool == pool]
+        queue = record.capabilities.get(pool)
+        shown.add_row(
+            pool,
+            str(record.replicas.get(pool, 0)),
+            str(record.ready.get(pool, 0)),
+            str(sum(worker.leases > 0 for worker in workers)),
+            str(sum(worker.leases == 0 for worker in workers)),
+            *(
+                str(value)
+                for value in (
+                    (queue.ready, queue.leased, queue.completed_total, queue.reclaimed_total) if queue else ("",) * 4
+                )
+            ),
+        )
+    return shown
