@@ -5,7 +5,30 @@ process would do is done here, over the same HTTP calls they make, so that sixty
 lease and every deletion is written down by somebody who is neither the operator nor the broker.
 """
 
+from .broker import BrokerClient, BrokerRefusedError
+from .churn import churning
+from .fleet import Behaviour, DeletedPod, Fleet
+from .history import ReplicaHistory, recorded
 from .kube import Kube, KubeError
 from .operator_process import OperatorProcess, OperatorStartError
+from .waiting import until
+from .worker import Book, Pace, Worker
 
-__all__ = ["Kube", "KubeError", "OperatorProcess", "OperatorStartError"]
+__all__ = [
+    "Behaviour",
+    "Book",
+    "BrokerClient",
+    "BrokerRefusedError",
+    "DeletedPod",
+    "Fleet",
+    "Kube",
+    "KubeError",
+    "OperatorProcess",
+    "OperatorStartError",
+    "Pace",
+    "ReplicaHistory",
+    "Worker",
+    "churning",
+    "recorded",
+    "until",
+]

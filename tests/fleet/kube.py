@@ -180,9 +180,12 @@ class Kube:
         data = None if body is None else json.dumps(body)
         headers = {} if data is None else {"Content-Type": content_type}
         async with self._session.request(method, path, data=data, headers=headers, params=query) as reply:
-            found = await reply.json(content_type=None)
+            text = await reply.text()
         if reply.status >= 400:
-            raise KubeError(reply.status, found.get("reason", ""), found.get("message", ""))
+            # A kind that is not served is answered in plain words.
+            status = json.loads(text) if text.startswith("{") else {"message": text.strip()}
+            raise KubeError(reply.status, status.get("reason", ""), status.get("message", ""))
+        found: Object = json.loads(text)
         return found
 
 
