@@ -1,0 +1,233 @@
+"""What the scaling decision reads and what it says: plain frozen data, no Kubernetes and no clock.
+
+Times called `now`, `..._at` and `..._since` are readings of one monotonic clock of the caller, in seconds. Durations
+carry `_seconds`. A `Decision` explains itself: every number it used is in it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from leadsman.reasons import Reason
+
+DEFAULT_STARTUP_SECONDS = 30.0
+"""P until a pool's own pods have been measured."""
+
+
+class ScalingMode(StrEnum):
+    """Whether decisions are carried out."""
+
+    ACTIVE = "Active"
+    OBSERVE = "Observe"
+    PAUSED = "Paused"
+
+
+class ScalingPolicy(StrEnum):
+    """How the number of workers follows the work."""
+
+    TARGET = "Target"
+    STEP = "Step"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """The part of a WorkerPool's spec that decides its size; defaults filled in."""
+
+    name: str
+    capabilities: tuple[str, ...]
+    max_replicas: int
+    min_replicas: int = 0
+    slots_per_worker: int = 1
+    mode: ScalingMode = ScalingMode.ACTIVE
+    policy: ScalingPolicy = ScalingPolicy.TARGET
+    target_tasks_per_slot: int = 5
+    target_age_seconds: int = 60
+    scale_out_max_step: int | None = None
+    """How many workers may be starting at once; None: as many as are wanted."""
+    scale_in_idle_seconds: int = 300
+    scale_in_max_step: int | None = None
+    """How many workers one scale-in takes away; None: as many as are not wanted, under `Step` one."""
+    step_high_water_mark: int = 2
+    step_add_replicas: int = 1
+
+    @property
+    def max_slots(self) -> int:
+        """What the pool may grow to."""
+        return self.max_replicas * self.slots_per_worker
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilitySample:
+    """The work of one capability at the moment of the sample; also one pool's share of it.
+
+    `oldest_age_seconds` is the age now: what the broker said plus the time since.
+    """
+
+    name: str
+    waiting: int = 0
+    """W: ready tasks that are not paused, also behind a cap."""
+    leasable: int = 0
+    """Q: how many more tasks could be in flight at once if workers were unlimited."""
+    due_soon: int = 0
+    """Delayed tasks due within the start-up time; added to W and Q."""
+    oldest_age_seconds: float | None = None
+    service_seconds: float | None = None
+    """S: mean service time; None while fewer than ten completions are known."""
+    blocked: Mapping[str, int] = field(default_factory=dict)
+    """Reason -> tasks it holds back."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSample:
+    """One worker process of a pool, as the broker knows it."""
+
+    pod_uid: str
+    slots: int
+    capabilities: tuple[str, ...]
+    leases: int = 0
+    leases_by_capability: Mapping[str, int] = field(default_factory=dict)
+    idle_seconds: float = 0.0
+    """Since it last held a lease; 0 while it holds one."""
+    live: bool = True
+    """Heard within a lease time."""
+    draining: bool = False
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodSample:
+    """One pod of a pool, as the API server knows it; a pod that has ended (Failed, Succeeded) is not listed."""
+
+    uid: str
+    name: str
+    ready: bool = False
+    terminating: bool = False
+    """It has a deletionTimestamp."""
+    failing: bool = False
+    """It cannot start as it is: image, configuration or crash loop."""
+    unschedulable: bool = False
+    deletion_cost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """How trustworthy the broker's numbers are at this moment."""
+
+    epoch: str
+    """Of the broker; a new one means it was restarted."""
+    age_seconds: float
+    """Since the broker was last heard: a snapshot, a delta or a tick."""
+    unbroken_since: float
+    """Since when this operator has led, this broker epoch has lasted and the signal was never stale."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolObservation:
+    """Everything known about a pool at one moment. `work` is the pool's part of each capability, from `share`."""
+
+    replicas: int
+    """The Deployment's spec.replicas: pods that are still starting are part of it."""
+    signal: Signal | None = None
+    """None: nothing was ever heard of the broker."""
+    work: tuple[CapabilitySample, ...] = ()
+    workers: tuple[WorkerSample, ...] = ()
+    pods: tuple[PodSample, ...] = ()
+    startup_seconds: float = DEFAULT_STARTUP_SECONDS
+    """P: from the creation of a pod to its first call for work, measured."""
+    rollout_in_progress: bool = False
+    quota_exceeded: bool = False
+    """The ReplicaSet could not create pods because of a quota."""
+    conflict: bool = False
+    """Somebody else writes the number of replicas."""
+    unknown_capabilities: tuple[str, ...] = ()
+    """Listed by the pool, but there is no such Capability."""
+    unreported_capabilities: tuple[str, ...] = ()
+    """There is such a Capability, but the broker's sample does not mention it: hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The slots that were wanted at a time; the greatest of the idle window bounds scale-in."""
+
+    at: float
+    """The last moment at which it was wanted."""
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """What one decision hands to the next. Bounded; an empty one is right after a start (a full window passes)."""
+
+    window: tuple[Demand, ...] = ()
+    """Newest last, slots strictly falling."""
+    zero_since: float | None = None
+    """Since when no work at all was seen."""
+    idle_while_waiting_since: float | None = None
+    step_quiet_since: float | None = None
+    """`Step`: since when nothing waited and nobody left."""
+    replicas: int | None = None
+    """The replicas at the last decision."""
+    odd_until: float | None = None
+    """The last moment at which the numbers made no sense."""
+
+
+class Action(StrEnum):
+    """What is to be done."""
+
+    HOLD = "Hold"
+    SCALE_OUT = "ScaleOut"
+    SCALE_IN = "ScaleIn"
+
+
+@dataclass(frozen=True, slots=True)
+class Clamp:
+    """One bound that changed the number, in the order in which it was applied."""
+
+    reason: Reason
+    before: int
+    after: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityInputs:
+    """The numbers of one capability that went into a decision, and what came out."""
+
+    name: str
+    waiting: int
+    """W, with what is due soon."""
+    leasable: int
+    """Q, with what is due soon."""
+    leased: int
+    """L."""
+    service_seconds: float | None
+    oldest_age_seconds: float | None
+    slots: int
+    formula: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How many replicas a pool should have, and why.
+
+    `replicas` is what the Deployment should come to: above `current` it is to be written at once; below, it is what
+    the scale-in protocol works towards. With `Action.HOLD` it equals `current`, except in Observe mode, where it is
+    what would have been done.
+    """
+
+    action: Action
+    current: int
+    replicas: int
+    recommended: int
+    """What the work asks for now, before any clamp."""
+    slots: int
+    reason: Reason
+    summary: str
+    """One line a person can read, with the numbers."""
+    formula: str = ""
+    clamps: tuple[Clamp, ...] = ()
+    inputs: tuple[CapabilityInputs, ...] = ()
+    startup_seconds: float = DEFAULT_STARTUP_SECONDS
+    signal_healthy: bool = True
+    recheck_seconds: float | None = None
+    """When time alone may change the answer; None: only a change can."""
