@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker_process import broker, start_broker
+from broker_process import BrokerProcess, broker, start_broker
 from cluster import ControlPlane
 from cluster.fixtures import control_plane, namespace
-from fleet import Kube, OperatorProcess
+from fleet import BrokerClient, Kube, OperatorProcess
 
 __all__ = ["broker", "control_plane", "namespace", "start_broker"]
 
@@ -32,6 +32,13 @@ async def kube(control_plane: ControlPlane) -> AsyncIterator[Kube]:
     """An administrator's client of the API server."""
     async with Kube(control_plane.kubeconfig) as client:
         yield client
+
+
+@pytest.fixture
+async def client(broker: BrokerProcess) -> AsyncIterator[BrokerClient]:
+    """A client of the test's broker, for producers and for looking into it."""
+    async with BrokerClient(broker.url) as one:
+        yield one
 
 
 @pytest.fixture
@@ -56,7 +63,9 @@ def start_operator(crds: ControlPlane, tmp_path: Path) -> Iterator[Callable[...,
 
 
 @pytest.fixture
-def operator(start_operator: Callable[..., OperatorProcess], broker: Any, namespace: str) -> OperatorProcess:
+def operator(
+    start_operator: Callable[..., OperatorProcess], broker: BrokerProcess, namespace: str
+) -> OperatorProcess:
     """A running operator of the test's namespace and broker."""
     return start_operator(broker_url=broker.url, namespaces=[namespace])
 

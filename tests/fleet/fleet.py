@@ -16,7 +16,7 @@ from .broker import BrokerClient
 from .kube import DEPLOYMENTS, NAMESPACES, PODS, POOLS, REPLICA_SETS, Kube, KubeError
 from .node import Node
 from .pod_status import failing, readiness, running
-from .waiting import until
+from .waiting import happens_within, until
 from .worker import Assignment, Book, Pace, Worker
 
 PODS_OF_ALL = "/api/v1/pods"
@@ -228,7 +228,7 @@ class Fleet:
             await self._status(pod, failing(pod.manifest, reason))
             await pod.terminating.wait()
             return
-        if await _happens_within(pod.terminating, self.behaviour.startup(self.rng)):
+        if await happens_within(pod.terminating, self.behaviour.startup(self.rng)):
             return
         assignment = _assignment(pod.manifest)
         address = self._address()
@@ -241,7 +241,7 @@ class Fleet:
         )
         worker.start()
         published: bool | None = None
-        await _happens_within(pod.look, _CONNECTS_SECONDS)
+        await happens_within(pod.look, _CONNECTS_SECONDS)
         while not pod.terminating.is_set():
             pod.look.clear()
             if published is not None:
@@ -299,11 +299,3 @@ def _assignment(manifest: dict[str, Any]) -> Assignment | None:
         capabilities=tuple(given["LEADSMAN_CAPABILITIES"].split(",")),
         slots=int(given["LEADSMAN_SLOTS"]),
     )
-
-
-async def _happens_within(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return False
-    return True

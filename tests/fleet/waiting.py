@@ -20,3 +20,12 @@ async def until(
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not come within {seconds:.0f} s; last seen: {found!r}")
         await asyncio.sleep(every_seconds)
+
+
+async def happens_within(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event at most this long; whether it came."""
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,82 @@
+"""Scale-in under load, on the real ReplicaSet controller while other Deployments churn: nobody busy is taken away.
+
+The fleet itself says who held a lease at the moment of its deletion; neither the operator nor the broker is asked.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker_process import BrokerProcess
+from cluster import ControlPlane
+from fleet import BrokerClient, Fleet, Kube, ReplicaHistory, churning, recorded
+from fleet.kube import DEPLOYMENTS, MERGE
+from fleet.load import Load
+from fleet.manifests import worker_deployment
+
+POOLS = ("browser", "code", "llm", "search")
+MOST_REPLICAS = 12
+IDLE_SECONDS = 1
+
+
+def assert_no_busy_worker_was_deleted(fleet: Fleet) -> None:
+    taken = [f"{pod.pool}/{pod.name} held {list(pod.held)}" for pod in fleet.busy_deletions]
+    assert not taken, f"{len(taken)} of {len(fleet.deleted)} deleted workers held a lease: {taken}"
+
+
+@contextlib.asynccontextmanager
+async def crowded(kube: Kube, namespace: str, other: str, broker: BrokerProcess, seed: int) -> AsyncIterator[Fleet]:
+    """A fleet whose node and controllers are busy with other people's Deployments too."""
+    async with (
+        Fleet(kube, broker.url, namespaces=(namespace, other), seed=seed) as fleet,
+        churning(kube, other, seed=seed),
+    ):
+        yield fleet
+
+
+async def scale_bare(kube: Kube, client: BrokerClient, namespace: str, name: str) -> None:
+    """The naive scaler: the highest demand of the idle window, written into `/scale`, and that is all."""
+    path = f"{DEPLOYMENTS.format(namespace=namespace)}/{name}/scale"
+    seen: deque[tuple[float, int]] = deque()
+    while True:
+        stats = await client.stats()
+        demand = sum(one.waiting + one.leased for one in stats.capabilities if one.name == name)
+        seen.append((time.monotonic(), min(MOST_REPLICAS, max(1, demand))))
+        while seen[0][0] < time.monotonic() - IDLE_SECONDS:
+            seen.popleft()
+        await kube.patch(path, {"spec": {"replicas": max(wanted for _, wanted in seen)}}, MERGE)
+        await asyncio.sleep(0.25)
+
+
+def scale_ins(history: ReplicaHistory) -> int:
+    return sum(history.scale_ins(name) for name in POOLS)
+
+
+async def test_a_bare_replica_change_takes_busy_workers_away(
+    kube: Kube, control_plane: ControlPlane, namespace: str, broker: BrokerProcess, client: BrokerClient
+) -> None:
+    with control_plane.namespace("other") as other:
+        async with (
+            crowded(kube, namespace, other, broker, seed=1) as fleet,
+            recorded(kube, namespace) as history,
+            Load(client, namespace, POOLS, random.Random(1)).running(),
+            asyncio.TaskGroup() as group,
+        ):
+            for name in POOLS:
+                await kube.create(DEPLOYMENTS.format(namespace=namespace), worker_deployment(name, replicas=1))
+            naive = [group.create_task(scale_bare(kube, client, namespace, name)) for name in POOLS]
+            await history.until(
+                "a busy worker's deletion, or 40 scale-ins",
+                lambda sizes: bool(fleet.busy_deletions) or scale_ins(sizes) >= 40,
+                seconds=120,
+            )
+            for task in naive:
+                task.cancel()
+
+        with pytest.raises(AssertionError, match="held a lease"):
+            assert_no_busy_worker_was_deleted(fleet)
