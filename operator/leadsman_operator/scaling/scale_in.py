@@ -1,0 +1,220 @@
+"""Scale-in as states with deadlines: what the protocol sees, what it asks to be done, and where it stands.
+
+The ReplicaSet controller chooses which pods go, from a cache that lags. So the workers that are to go are fenced at
+the broker first (which succeeds only while they hold no lease), their readiness falls, and only when the ReplicaSet's
+own status shows that its controller has seen that - not-ready pods are deleted first - is the scale lowered. The
+transitions are in `leadsman_operator.scaling.advance`; the caller carries the actions out and reports replies.
+
+    Idle --Fence--> Fencing --fenced--> Evidence --seen--> Lowering --lowered--> Verifying --> Idle
+                       |                   |                  |
+                       +--- pre-empted, late, refused --------+---> Idle, after Unfence and ClearCost
+
+Every state but Idle has a deadline. Nothing of an operation has to survive a restart: fences and costs that an Idle
+protocol finds on its pods are strays, and it lifts them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from leadsman_operator.scaling.model import Decision, PoolObservation, PoolSpec
+
+VICTIM_DELETION_COST = -1000
+"""Value of `controller.kubernetes.io/pod-deletion-cost` on a pod that is to go; a pod without one counts as 0."""
+
+FENCE_TTL_SECONDS = 300.0
+"""Far above the sum of the deadlines: a fence never ends in the middle of an operation."""
+FENCE_DEADLINE_SECONDS = 10.0
+EVIDENCE_DEADLINE_SECONDS = 30.0
+LOWER_DEADLINE_SECONDS = 15.0
+VERIFY_DEADLINE_SECONDS = 30.0
+RETRY_SECONDS = 5.0
+"""Between an operation that came to nothing and the next; doubled for every further one."""
+MAX_RETRY_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSetSample:
+    """The ReplicaSet that owns the pods, as its controller last reported it."""
+
+    replicas: int
+    """spec.replicas"""
+    observed: bool
+    """status.observedGeneration has reached metadata.generation."""
+    current_replicas: int
+    """status.replicas: the pods it counts, without those that have a deletionTimestamp."""
+    ready_replicas: int
+    """status.readyReplicas"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleInView:
+    """All that one step of the protocol looks at."""
+
+    spec: PoolSpec
+    observation: PoolObservation
+    decision: Decision
+    """Made from this observation. Anything but `ScaleIn` pre-empts an operation."""
+    operation: str
+    """A fresh id, used if an operation starts in this step."""
+    resource_version: str
+    """Of the Deployment `observation.replicas` was read from."""
+    fences: Mapping[str, str] = field(default_factory=dict)
+    """Pod UID -> operation, of every fence in force at the broker (other pools' fences do not matter)."""
+    replica_set: ReplicaSetSample | None = None
+    """None while there is none, or more than one has pods (a rollout)."""
+    max_draining: int = 1
+    """While so many workers that are going away still hold leases, no operation starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodName:
+    """A pod, for an action on the API server: a patch must name the UID, lest it hits a namesake."""
+
+    uid: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Call the broker's fence with these; report `FenceReplied`. A failed call is not reported: the deadline ends it."""
+
+    operation: str
+    pod_uids: tuple[str, ...]
+    ttl_seconds: float = FENCE_TTL_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class SetDeletionCost:
+    """Annotate the pods with `VICTIM_DELETION_COST`. Asked again while the pods do not show it."""
+
+    pods: tuple[PodName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LowerScale:
+    """Write `/scale`, only if this is still the leader; report `ScaleReplied`."""
+
+    operation: str
+    from_replicas: int
+    to_replicas: int
+    resource_version: str
+    """A precondition of the write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfence:
+    """Lift fences. Asked again while the view shows them."""
+
+    operation: str
+    pod_uids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClearCost:
+    """Remove the annotation. Asked again while the pods show it."""
+
+    pods: tuple[PodName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordWrongVictim:
+    """A pod that was not fenced went, and its worker held leases: count it and say so."""
+
+    operation: str
+    pod: PodName
+    leases: int
+
+
+ScaleInAction = Fence | SetDeletionCost | LowerScale | Unfence | ClearCost | RecordWrongVictim
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReplied:
+    """The broker's answer: which of the pod UIDs it fenced; the others hold leases or belong to another operation."""
+
+    operation: str
+    epoch: str
+    fenced: frozenset[str]
+
+
+class ScaleOutcome(StrEnum):
+    """What became of a write of `/scale`."""
+
+    LOWERED = "lowered"
+    CONFLICT = "conflict"
+    """The precondition failed, or another manager owns the field."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleReplied:
+    """The API server's answer."""
+
+    operation: str
+    outcome: ScaleOutcome
+
+
+ScaleInEvent = FenceReplied | ScaleReplied
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """No operation. Strays are lifted; the next operation starts at `not_before` at the earliest."""
+
+    not_before: float = 0.0
+    failures: int = 0
+    """Operations in a row that came to nothing by themselves."""
+    avoid: frozenset[str] = frozenset()
+    """Pods whose readiness did not follow their fence: chosen last."""
+    lifted_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What every state of an operation knows."""
+
+    operation: str
+    deadline: float
+    from_replicas: int
+    victims: tuple[PodName, ...]
+    """Those that are to go, in order; no more of them than replicas are taken away."""
+    guards: tuple[PodName, ...]
+    """Pods that are not ready and so would go before a ready victim: fenced too, so that none takes a lease
+    meanwhile, and spared if the controller leaves them."""
+    ready_before: Mapping[str, bool]
+    """Readiness of every pod when the operation started, when the ReplicaSet's status agreed with it."""
+    epoch: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fencing(Started):
+    """The broker has been asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence(Started):
+    """Fenced; waiting until the ReplicaSet's status shows every fenced pod as not ready."""
+
+    asked_at: float
+    """When the deletion costs were last asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering(Started):
+    """The scale is being written."""
+
+    to_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verifying(Started):
+    """Lowered; waiting to see who goes."""
+
+    to_replicas: int
+    recorded: frozenset[str] = frozenset()
+    """Wrong victims already counted."""
+
+
+ScaleInState = Idle | Fencing | Evidence | Lowering | Verifying
