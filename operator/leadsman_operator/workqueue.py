@@ -1,0 +1,153 @@
+"""Which keys need a look, and when: one look at a time per key, as many keys at once as there is room for.
+
+A key asked for while it is being looked at is looked at once more afterwards. A look that fails is repeated after a
+growing, jittered pause of that key alone, so that one bad pool costs the others nothing.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+import structlog
+
+K = TypeVar("K", bound=Hashable)
+
+_log = structlog.get_logger(__name__)
+
+FIRST_BACKOFF_SECONDS = 0.25
+MAX_BACKOFF_SECONDS = 60.0
+JITTER = 0.25
+"""Part of a pause that is drawn at random on top of it."""
+
+
+class WorkQueue(Generic[K]):
+    """Runs `look(key)`; it returns in how many seconds the key wants another look by itself, or None for never.
+
+    `look_seconds` bounds one look: one that hangs is a failure like any other.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[K], Awaitable[float | None]],
+        *,
+        at_once: int = 128,
+        look_seconds: float = 90.0,
+        on_failure: Callable[[K, Exception], None] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._look = look
+        self._at_once = at_once
+        self._look_seconds = look_seconds
+        self._on_failure = on_failure
+        self._random = rng or random.Random()  # noqa: S311 - spreads load, keeps no secret
+        self._waiting: deque[K] = deque()
+        self._queued: set[K] = set()
+        self._running: dict[K, asyncio.Task[None]] = {}
+        self._again: set[K] = set()
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._failures: dict[K, int] = {}
+        self._open = False
+        self._last_look_at = 0.0
+
+    @property
+    def depth(self) -> int:
+        """Keys that wait for a look that is due."""
+        return len(self._waiting)
+
+    @property
+    def last_look_at(self) -> float:
+        """When a look last ended, in the loop's time."""
+        return self._last_look_at
+
+    def start(self) -> None:
+        """Begin looking; keys added before are taken now."""
+        self._open = True
+        self._last_look_at = asyncio.get_running_loop().time()
+        self._dispatch()
+
+    async def stop(self) -> None:
+        """Stop taking keys, cancel what runs, and return when it has ended."""
+        self._open = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def add(self, key: K) -> None:
+        """Ask for a look as soon as there is room."""
+        if key in self._running:
+            self._again.add(key)
+            return
+        if key in self._queued:
+            return
+        self._cancel_timer(key)
+        self._queued.add(key)
+        self._waiting.append(key)
+        self._dispatch()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Ask for a look in so many seconds; an earlier one that was asked for stands."""
+        if key in self._queued:
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + max(0.0, seconds)
+        timer = self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= due:
+                return
+            timer.cancel()
+        self._timers[key] = loop.call_at(due, self._ring, key)
+
+    def forget(self, key: K) -> None:
+        """Drop what is remembered of a key that no longer exists."""
+        self._cancel_timer(key)
+        self._failures.pop(key, None)
+        self._again.discard(key)
+
+    def _ring(self, key: K) -> None:
+        self._timers.pop(key, None)
+        self.add(key)
+
+    def _cancel_timer(self, key: K) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _dispatch(self) -> None:
+        while self._open and self._waiting and len(self._running) < self._at_once:
+            key = self._waiting.popleft()
+            self._queued.discard(key)
+            self._running[key] = asyncio.get_running_loop().create_task(self._run(key), name=f"look {key}")
+
+    async def _run(self, key: K) -> None:
+        try:
+            async with asyncio.timeout(self._look_seconds):
+                again_seconds = await self._look(key)
+        except Exception as error:  # noqa: BLE001 - whatever a look raises is that key's failure alone
+            self._fail(key, error)
+        else:
+            self._failures.pop(key, None)
+            if again_seconds is not None:
+                self.add_after(key, again_seconds)
+        finally:
+            self._last_look_at = asyncio.get_running_loop().time()
+            del self._running[key]
+            if key in self._again:
+                self._again.discard(key)
+                self.add(key)
+            self._dispatch()
+
+    def _fail(self, key: K, error: Exception) -> None:
+        failures = self._failures.get(key, 0) + 1
+        self._failures[key] = failures
+        pause = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2 ** (min(failures, 30) - 1))
+        pause *= 1 + self._random.uniform(0, JITTER)
+        _log.warning("look failed", key=key, error=str(error) or type(error).__name__, again_in=round(pause, 2))
+        if self._on_failure is not None:
+            self._on_failure(key, error)
+        self.add_after(key, pause)
