@@ -8,7 +8,9 @@ from typing import Self
 from . import debian, toolchain
 from .control_plane import PORTS, ControlPlane
 from .errors import UnavailableError
+from .images import Image
 from .node import Node
+from .progress import step
 from .runs import Run, owner_is_root
 
 
@@ -59,9 +61,16 @@ class Cluster(ControlPlane):
         self.node.attach()
         return self
 
-    def load_image(self, archive: Path) -> None:
-        """Import a docker-archive so that pods can use the image."""
-        self.node.load_image(archive)
+    def load_image(self, image: Image | Path) -> None:
+        """Import an image (or a docker-archive) so that pods can use it; done once per file."""
+        archive = image.archive if isinstance(image, Image) else image
+        imported = self.run.folder / "imported"
+        imported.mkdir(exist_ok=True)
+        mark = imported / archive.stem
+        if not mark.exists():
+            with step(f"importing {image.tag if isinstance(image, Image) else archive.name} into the node"):
+                self.node.load_image(archive)
+            mark.touch()
 
     def stop(self) -> None:
         """Take everything down; nothing of it is left on the machine."""

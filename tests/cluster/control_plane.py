@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from . import toolchain
+from . import helm, toolchain
 from .certificates import Authority, Pair
 from .errors import ClusterError
 from .processes import Component
@@ -112,6 +112,10 @@ class ControlPlane:
         if done.returncode:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
+
+    def helm(self, *arguments: str, timeout_seconds: float = 300) -> str:
+        """Run helm against this cluster and return its standard output; raises ClusterError when it fails."""
+        return helm.run(self.kubeconfig, self.run.folder / "helm", *arguments, timeout_seconds=timeout_seconds)
 
     def get(self, *arguments: str) -> Any:
         """Return what ``kubectl get ... -o json`` prints, decoded."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from .node_config import PAUSE_IMAGE
 
+_EPOCH = "1970-01-01T00:00:00Z"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -23,6 +24,9 @@ def wrap_layer(layer: Path, destination: Path, *, tag: str, config: dict[str, An
             "os": "linux",
             "config": config,
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_id}"]},
+            # buildah refuses a layer that no step of the history accounts for.
+            "history": [{"created": _EPOCH, "created_by": "leadsman test cluster"}],
+            "created": _EPOCH,
         }
     ).encode()
     config_name = f"{hashlib.sha256(document).hexdigest()}.json"

@@ -5,7 +5,6 @@ The kernel ends every process, mount and network device in them when that proces
 cannot leave a container, a mount or a route behind, however it dies.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ from urllib.request import urlopen
 
 from . import cgroups, debian, node_config, toolchain
 from .control_plane import ControlPlane
-from .errors import ClusterError
 from .docker_archive import pause_archive
+from .errors import ClusterError
+from .places import on_overlay
 from .processes import Component, Identity, children
 from .runs import Run
 from .waiting import wait_for
@@ -202,7 +202,8 @@ class Node:
             pair = authority.issue(program, user, groups=groups)
             control_plane.write_kubeconfig(f"{program}.kubeconfig", pair)
         files.resolv.write_text("")
-        files.containerd.write_text(node_config.containerd(files, snapshotter=_snapshotter(files.folder)))
+        snapshotter = "native" if on_overlay(files.folder) else "overlayfs"
+        files.containerd.write_text(node_config.containerd(files, snapshotter=snapshotter))
         (files.cni / "10-pods.conflist").write_text(node_config.cni(plan))
         files.kubelet.write_text(
             node_config.kubelet(
@@ -266,15 +267,6 @@ def _is_ready(node: dict[str, Any]) -> bool:
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
     # The first taints are lifted by the controller manager a moment after the condition.
     return ready and not node["spec"].get("taints")
-
-
-def _snapshotter(folder: Path) -> str:
-    """Overlay on overlay is refused by the kernel, which is what a harness inside a container would ask for."""
-    stat = shutil.which("stat")
-    if stat is None:
-        return "overlayfs"
-    shown = subprocess.run([stat, "-f", "-c", "%T", str(folder)], capture_output=True, text=True, check=False)
-    return "native" if shown.stdout.strip() == "overlayfs" else "overlayfs"
 
 
 def _dns_objects(run: Run) -> list[dict[str, Any]]:

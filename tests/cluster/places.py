@@ -2,6 +2,9 @@
 
 import hashlib
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,3 +33,14 @@ def digest(*parts: bytes) -> str:
         total.update(len(part).to_bytes(8, "big"))
         total.update(part)
     return total.hexdigest()[:16]
+
+
+def on_overlay(folder: Path) -> bool:
+    """Tell whether a folder is on an overlay (a harness inside a container): no second one goes on top."""
+    stat = shutil.which("stat")
+    if sys.platform != "linux" or stat is None:
+        return False
+    shown = subprocess.run(
+        [stat, "--file-system", "--format=%T", str(folder)], capture_output=True, text=True, check=False
+    )
+    return shown.stdout.strip() == "overlayfs"

@@ -126,6 +126,13 @@ def _signal(identities: Iterable[Identity], number: signal.Signals) -> None:
                 continue
 
 
+def tied(command: Sequence[str]) -> list[str]:
+    """Return the command wrapped so that the kernel kills it when this process dies (Linux)."""
+    if sys.platform == "linux" and shutil.which("setpriv"):
+        return ["setpriv", "--pdeathsig", "KILL", "--", *command]
+    return list(command)
+
+
 @dataclass
 class Component:
     """One long-running program of the cluster: can be stopped, frozen and started again by a test."""
@@ -140,9 +147,7 @@ class Component:
 
     def start(self) -> Identity:
         """Start the program in a session of its own; without ``detached`` it dies with this process."""
-        command = list(self.command)
-        if not self.detached and sys.platform == "linux" and shutil.which("setpriv"):
-            command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
+        command = list(self.command) if self.detached else tied(self.command)
         environment = {**os.environ, MARK: self.run_id}
         # The cluster's own programs take every address from their flags.
         environment.pop("KUBECONFIG", None)

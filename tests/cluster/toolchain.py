@@ -18,6 +18,7 @@ from pathlib import Path
 from .errors import ClusterError, UnavailableError
 from .locking import locked
 from .places import HERE, cache_root, digest
+from .processes import tied
 from .progress import say, step
 from .pypi import unpack_wheel
 
@@ -108,7 +109,7 @@ def _compile(go: str, name: str) -> None:
     }
     nice = ["nice", "-n", "10"] if shutil.which("nice") else []
     done = subprocess.run(
-        [*nice, go, "build", "-trimpath", "-ldflags", _LINK, "-o", str(temporary), program.package],
+        tied([*nice, go, "build", "-trimpath", "-ldflags", _LINK, "-o", str(temporary), program.package]),
         cwd=HERE / program.module,
         env=environment,
         stdin=subprocess.DEVNULL,
