@@ -32,3 +32,7 @@ class Reason(StrEnum):
     WORKERS_BUSY = "WorkersBusy"
     ROLLOUT_IN_PROGRESS = "RolloutInProgress"
     STABLE = "Stable"
+    DEPTH_ABOVE_TARGET = "DepthAboveTarget"
+    AGE_ABOVE_TARGET = "AgeAboveTarget"
+    HIGH_WATER_MARK = "HighWaterMark"
+    WORKERS_NOT_NEEDED = "WorkersNotNeeded"

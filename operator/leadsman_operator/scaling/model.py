@@ -1,7 +1,7 @@
 """What the scaling decision reads and what it says: plain frozen data, no Kubernetes and no clock.
 
-Times called `now`, `..._at` and `..._since` are readings of one monotonic clock of the caller, in seconds. Durations
-carry `_seconds`. A `Decision` explains itself: every number it used is in it.
+Times called `now`, `..._at` and `..._since` are readings of one monotonic clock of the caller, in seconds;
+durations carry `_seconds`. A `Decision` explains itself: every number it used is in it.
 """
 
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ class PoolSpec:
 
 @dataclass(frozen=True, slots=True)
 class CapabilitySample:
-    """The work of one capability at the moment of the sample; also one pool's share of it.
+    """The work of one capability, as the broker reported it.
 
     `oldest_age_seconds` is the age now: what the broker said plus the time since.
     """
@@ -69,12 +69,25 @@ class CapabilitySample:
     leasable: int = 0
     """Q: how many more tasks could be in flight at once if workers were unlimited."""
     due_soon: int = 0
-    """Delayed tasks due within the start-up time; added to W and Q."""
+    """Delayed tasks due within the start-up time; in neither of the two above."""
     oldest_age_seconds: float | None = None
     service_seconds: float | None = None
     """S: mean service time; None while fewer than ten completions are known."""
-    blocked: Mapping[str, int] = field(default_factory=dict)
-    """Reason -> tasks it holds back."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityWork:
+    """One pool's part of a capability's work, as `share` gave it out."""
+
+    name: str
+    waiting: int = 0
+    """W, with what is due soon."""
+    leasable: int = 0
+    """Q, with what is due soon."""
+    due_soon: int = 0
+    """How many of the waiting are not due yet."""
+    oldest_age_seconds: float | None = None
+    service_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +123,14 @@ class PodSample:
 
 
 @dataclass(frozen=True, slots=True)
+class PodName:
+    """A pod, for an action on the API server: a patch must name the UID, lest it hits a namesake."""
+
+    uid: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Signal:
     """How trustworthy the broker's numbers are at this moment."""
 
@@ -129,7 +150,7 @@ class PoolObservation:
     """The Deployment's spec.replicas: pods that are still starting are part of it."""
     signal: Signal | None = None
     """None: nothing was ever heard of the broker."""
-    work: tuple[CapabilitySample, ...] = ()
+    work: tuple[CapabilityWork, ...] = ()
     workers: tuple[WorkerSample, ...] = ()
     pods: tuple[PodSample, ...] = ()
     startup_seconds: float = DEFAULT_STARTUP_SECONDS
@@ -167,8 +188,6 @@ class PoolMemory:
     """`Step`: since when nothing waited and nobody left."""
     replicas: int | None = None
     """The replicas at the last decision."""
-    odd_until: float | None = None
-    """The last moment at which the numbers made no sense."""
 
 
 class Action(StrEnum):
@@ -230,4 +249,4 @@ class Decision:
     startup_seconds: float = DEFAULT_STARTUP_SECONDS
     signal_healthy: bool = True
     recheck_seconds: float | None = None
-    """When time alone may change the answer; None: only a change can."""
+    """When time alone may change the answer; None: only a change of the observation can."""

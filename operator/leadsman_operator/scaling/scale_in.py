@@ -1,9 +1,10 @@
 """Scale-in as states with deadlines: what the protocol sees, what it asks to be done, and where it stands.
 
-The ReplicaSet controller chooses which pods go, from a cache that lags. So the workers that are to go are fenced at
-the broker first (which succeeds only while they hold no lease), their readiness falls, and only when the ReplicaSet's
-own status shows that its controller has seen that - not-ready pods are deleted first - is the scale lowered. The
-transitions are in `leadsman_operator.scaling.advance`; the caller carries the actions out and reports replies.
+The ReplicaSet controller chooses which pods go, from a cache that lags. So the workers that are to go are fenced
+at the broker first (which succeeds only while they hold no lease), their readiness falls, and only when the
+ReplicaSet's own status shows that its controller has seen that - not-ready pods are deleted first - is the scale
+lowered. The transitions are in `leadsman_operator.scaling.advance`; the caller carries out the actions and reports
+the replies.
 
     Idle --Fence--> Fencing --fenced--> Evidence --seen--> Lowering --lowered--> Verifying --> Idle
                        |                   |                  |
@@ -17,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from leadsman_operator.scaling.model import Decision, PoolObservation, PoolSpec
+from leadsman_operator.scaling.model import Decision, PodName, PoolObservation, PoolSpec
 
 VICTIM_DELETION_COST = -1000
 """Value of `controller.kubernetes.io/pod-deletion-cost` on a pod that is to go; a pod without one counts as 0."""
@@ -68,16 +69,8 @@ class ScaleInView:
 
 
 @dataclass(frozen=True, slots=True)
-class PodName:
-    """A pod, for an action on the API server: a patch must name the UID, lest it hits a namesake."""
-
-    uid: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Fence:
-    """Call the broker's fence with these; report `FenceReplied`. A failed call is not reported: the deadline ends it."""
+    """Call the broker's fence and report `FenceReplied`. A failed call is not reported: the deadline ends it."""
 
     operation: str
     pod_uids: tuple[str, ...]
@@ -131,7 +124,7 @@ ScaleInAction = Fence | SetDeletionCost | LowerScale | Unfence | ClearCost | Rec
 
 @dataclass(frozen=True, slots=True)
 class FenceReplied:
-    """The broker's answer: which of the pod UIDs it fenced; the others hold leases or belong to another operation."""
+    """The broker's answer: the pod UIDs it fenced. The others hold leases or are another operation's."""
 
     operation: str
     epoch: str
