@@ -1,0 +1,269 @@
+"""The producer's client for asyncio programs."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel
+
+from leadsman.client.submission import Prepared, batches, body, make_task, prepare
+from leadsman.connection.address import Address, resolve
+from leadsman.connection.backoff import Backoff, later
+from leadsman.connection.http import HttpConnection, HttpReply
+from leadsman.connection.replies import is_temporary, parse
+from leadsman.errors import LeadsmanError, Submission, TaskFailedError, WaitTimeoutError
+from leadsman.wire.base import MAX_BATCH
+from leadsman.wire.dead_letters import RedriveReply, RedriveRequest, RedriveResult
+from leadsman.wire.problems import ProblemCode
+from leadsman.wire.stats import StatsSnapshot
+from leadsman.wire.tasks import SubmitReply, SubmitResult, TaskClass, TaskList, TaskState, TaskSubmit, TaskView
+
+Model = TypeVar("Model", bound=BaseModel)
+
+FINAL_STATES = frozenset({TaskState.COMPLETED, TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED})
+
+_PARK_SECONDS = 25.0
+"""How long one wait is parked at the broker; below what proxies allow a silent connection."""
+_DEFAULT_ROOM_SECONDS = 30
+"""When a refusal comes without a time."""
+
+
+class Client:
+    """Submits tasks to one namespace of a broker and reads what became of them.
+
+    async with Client() as client:
+        submitted = await client.submit("browser", {"url": "https://example.com"})
+        print(await client.result(submitted.id))
+
+    Where nothing is given, LEADSMAN_BROKER_URL, LEADSMAN_NAMESPACE, LEADSMAN_TOKEN_FILE and LEADSMAN_TOKEN say it.
+    A call that meets no broker, or one that is starting, is repeated for `unreachable_seconds`; repeating is safe,
+    because every task carries a key. Every method raises LeadsmanError and nothing else of its own.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        token: str | None = None,
+        token_file: str | Path | None = None,
+        timeout_seconds: float = 30.0,
+        unreachable_seconds: float = 10.0,
+    ) -> None:
+        self._connection = HttpConnection(resolve(url, namespace, token, token_file))
+        self._timeout_seconds = timeout_seconds
+        self._unreachable_seconds = unreachable_seconds
+
+    @property
+    def address(self) -> Address:
+        """Where this client goes."""
+        return self._connection.address
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._connection.close()
+
+    async def submit(
+        self,
+        capability: str,
+        payload: Any = None,
+        *,
+        name: str = "default",
+        key: str | None = None,
+        tenant: str = "",
+        task_class: TaskClass | str = TaskClass.BACKGROUND,
+        priority: int | None = None,
+        delay_seconds: float = 0.0,
+        ttl_seconds: float | None = None,
+        max_attempts: int | None = None,
+        wait_for_room_seconds: float = 0.0,
+    ) -> SubmitResult:
+        """Submit one task. A refusal is an answer: `accepted` False, with `reason` and `retry_after_s`.
+
+        `key` names the work: the same key again gives the same task (`duplicate`), for a day after it ended.
+        `wait_for_room_seconds` keeps asking that long while the queue is full.
+        """
+        task = make_task(
+            capability,
+            payload,
+            name=name,
+            key=key,
+            tenant=tenant,
+            task_class=task_class,
+            priority=priority,
+            delay_seconds=delay_seconds,
+            ttl_seconds=ttl_seconds,
+            max_attempts=max_attempts,
+        )
+        return (await self.submit_many([task], wait_for_room_seconds=wait_for_room_seconds))[0]
+
+    async def submit_many(
+        self, tasks: Iterable[TaskSubmit], *, wait_for_room_seconds: float = 0.0
+    ) -> list[SubmitResult]:
+        """Submit any number of tasks, in as many requests as they need; answers come in the order given.
+
+        Each task is accepted or refused alone. When this raises after something was sent, the exception's
+        `submission` holds the answers so far and the tasks to submit again.
+        """
+        pending = prepare(tasks)
+        answers: dict[int, SubmitResult] = {}
+        deadline = time.monotonic() + wait_for_room_seconds
+        try:
+            while True:
+                for batch in batches(pending):
+                    await self._send(batch, answers)
+                pending = [item for item in pending if _wants_room(answers[item.index])]
+                if not pending:
+                    break
+                asked = max(answers[item.index].retry_after_s or _DEFAULT_ROOM_SECONDS for item in pending)
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    break
+                await asyncio.sleep(min(later(asked), remaining))
+        except LeadsmanError as error:
+            error.submission = Submission(
+                tuple(answers[index] for index in sorted(answers)),
+                tuple(item.task for item in pending if item.index not in answers),
+            )
+            raise
+        return [answers[index] for index in range(len(answers))]
+
+    async def get(self, task_id: str) -> TaskView:
+        """Return the task as it stands. Raises NotFoundError."""
+        return await self._read(TaskView, "tasks", task_id)
+
+    async def wait(self, task_id: str, *, timeout_seconds: float | None = None) -> TaskView:
+        """Return the task once it is completed, dead, expired or cancelled. Raises WaitTimeoutError."""
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            remaining = _PARK_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
+            park = min(_PARK_SECONDS, remaining)
+            view = await self._read(TaskView, "tasks", task_id, query={"wait_seconds": f"{park:.3f}"}, parked=park)
+            if view.state in FINAL_STATES:
+                return view
+            if deadline is not None and time.monotonic() >= deadline:
+                raise WaitTimeoutError(
+                    f"task {task_id} is still {view.state} after {timeout_seconds:g} s; it goes on", view=view
+                )
+
+    async def result(self, task_id: str, *, timeout_seconds: float | None = None) -> Any:
+        """Return what the task's handler returned. Raises TaskFailedError, WaitTimeoutError."""
+        view = await self.wait(task_id, timeout_seconds=timeout_seconds)
+        if view.state is TaskState.COMPLETED:
+            return view.result
+        raise TaskFailedError(f"task {task_id} is {view.state}: {why_ended(view)}", view=view)
+
+    async def cancel(self, task_id: str) -> TaskView:
+        """Cancel a task: at once while it waits, at its next heartbeat while it runs. A final one stays so."""
+        reply = await self._call("POST", ("tasks", task_id, "cancel"), b"")
+        return self._parsed(TaskView, reply)
+
+    async def dead(self, capability: str, *, limit: int = 100) -> list[TaskView]:
+        """Return up to `limit` tasks of the dead-letter queue, oldest first, with reason and history."""
+        found: list[TaskView] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            query = {"limit": str(min(MAX_BATCH, limit - len(found)))} | ({"cursor": cursor} if cursor else {})
+            page = await self._read(TaskList, "capabilities", capability, "dead", query=query)
+            found += page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
+
+    async def redrive(
+        self, capability: str, ids: Sequence[str], *, wait_for_room_seconds: float = 0.0
+    ) -> list[RedriveResult]:
+        """Put dead tasks back in their queue, attempts reset; answers come in the order given."""
+        answers: dict[str, RedriveResult] = {}
+        pending = list(dict.fromkeys(ids))
+        deadline = time.monotonic() + wait_for_room_seconds
+        while pending:
+            for start in range(0, len(pending), MAX_BATCH):
+                request = RedriveRequest(ids=pending[start : start + MAX_BATCH])
+                path = ("capabilities", capability, "redrive")
+                reply = await self._call("POST", path, request.model_dump_json().encode(), accept=(200, 429))
+                answers |= {one.id: one for one in self._parsed(RedriveReply, reply).results}
+            pending = [one for one in pending if answers[one].code == ProblemCode.SATURATED]
+            remaining = deadline - time.monotonic()
+            if not pending or remaining <= 0:
+                break
+            asked = max(answers[one].retry_after_s or _DEFAULT_ROOM_SECONDS for one in pending)
+            await asyncio.sleep(min(later(asked), remaining))
+        return [answers[one] for one in ids]
+
+    async def stats(self) -> StatsSnapshot:
+        """Return the namespace's queues and workers in one sample."""
+        return await self._read(StatsSnapshot, "stats")
+
+    async def _send(self, batch: list[Prepared], answers: dict[int, SubmitResult]) -> None:
+        reply = await self._call("POST", ("tasks",), body(batch), accept=(200, 429))
+        results = self._parsed(SubmitReply, reply).results
+        for item, result in zip(batch, results, strict=True):
+            lost_reply = item.own_key and result.duplicate
+            answers[item.index] = result.model_copy(update={"duplicate": None}) if lost_reply else result
+
+    async def _read(
+        self,
+        model: type[Model],
+        *path: str,
+        query: dict[str, str] | None = None,
+        parked: float = 0.0,
+    ) -> Model:
+        return self._parsed(model, await self._call("GET", path, None, query=query, parked=parked))
+
+    async def _call(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        content: bytes | None,
+        *,
+        query: dict[str, str] | None = None,
+        parked: float = 0.0,
+        accept: tuple[int, ...] = (200,),
+    ) -> HttpReply:
+        """Call, and call again while the broker is away. Safe because every call may be repeated."""
+        backoff = Backoff(max_seconds=2.0)
+        deadline = time.monotonic() + self._unreachable_seconds
+        while True:
+            try:
+                return await self._connection.call(
+                    method,
+                    self.address.path(*path),
+                    content,
+                    query=query,
+                    timeout_seconds=self._timeout_seconds + parked,
+                    accept=accept,
+                )
+            except LeadsmanError as error:
+                wait = max(backoff.next(), getattr(error, "retry_after_s", None) or 0.0)
+                if not is_temporary(error) or time.monotonic() + wait > deadline:
+                    raise
+            await asyncio.sleep(wait)
+
+    def _parsed(self, model: type[Model], reply: HttpReply) -> Model:
+        return parse(model, reply.body, url=self.address.url)
+
+
+def why_ended(view: TaskView) -> str:
+    """Return in a line why a task has no result."""
+    error = f"{view.error.type}: {view.error.message}" if view.error else ""
+    return " ".join("; ".join(part for part in (view.reason, error) if part).split()) or "no reason is known"
+
+
+def _wants_room(result: SubmitResult) -> bool:
+    return not result.accepted and result.code is None

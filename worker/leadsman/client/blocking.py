@@ -1,0 +1,190 @@
+"""The producer's client for plain programs: the same calls, each waiting for its answer."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from leadsman.client.asynchronous import Client
+from leadsman.connection.address import Address, resolve
+from leadsman.wire.dead_letters import RedriveResult
+from leadsman.wire.stats import StatsSnapshot
+from leadsman.wire.tasks import SubmitResult, TaskClass, TaskSubmit, TaskView
+
+T = TypeVar("T")
+
+
+class _Engine:
+    """An event loop in a daemon thread, and the asynchronous client that lives on it."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="leadsman-client", daemon=True)
+        self._thread.start()
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C in the caller's thread: nobody waits for the call any more
+            raise
+
+    def close(self) -> None:
+        self.run(self.client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class SyncClient:
+    """Client without asyncio; may be shared by threads, and used by a process after a fork.
+
+    with SyncClient() as client:
+        submitted = client.submit("browser", {"url": "https://example.com"})
+        print(client.result(submitted.id))
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        token: str | None = None,
+        token_file: str | Path | None = None,
+        timeout_seconds: float = 30.0,
+        unreachable_seconds: float = 10.0,
+    ) -> None:
+        resolve(url, namespace, token, token_file)  # a wrong setting is told here, not at the first call
+        self._url = url
+        self._namespace = namespace
+        self._token = token
+        self._token_file = token_file
+        self._timeout_seconds = timeout_seconds
+        self._unreachable_seconds = unreachable_seconds
+        self._lock = threading.Lock()
+        self._engine: _Engine | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where this client goes."""
+        return self._ready().client.address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections and end the thread; a later call opens them again."""
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None and engine.pid == os.getpid():
+            engine.close()
+
+    def submit(
+        self,
+        capability: str,
+        payload: Any = None,
+        *,
+        name: str = "default",
+        key: str | None = None,
+        tenant: str = "",
+        task_class: TaskClass | str = TaskClass.BACKGROUND,
+        priority: int | None = None,
+        delay_seconds: float = 0.0,
+        ttl_seconds: float | None = None,
+        max_attempts: int | None = None,
+        wait_for_room_seconds: float = 0.0,
+    ) -> SubmitResult:
+        """Submit one task. A refusal is an answer: `accepted` False, with `reason` and `retry_after_s`.
+
+        `key` names the work: the same key again gives the same task (`duplicate`), for a day after it ended.
+        `wait_for_room_seconds` keeps asking that long while the queue is full.
+        """
+        engine = self._ready()
+        return engine.run(
+            engine.client.submit(
+                capability,
+                payload,
+                name=name,
+                key=key,
+                tenant=tenant,
+                task_class=task_class,
+                priority=priority,
+                delay_seconds=delay_seconds,
+                ttl_seconds=ttl_seconds,
+                max_attempts=max_attempts,
+                wait_for_room_seconds=wait_for_room_seconds,
+            )
+        )
+
+    def submit_many(self, tasks: Iterable[TaskSubmit], *, wait_for_room_seconds: float = 0.0) -> list[SubmitResult]:
+        """Submit any number of tasks; answers come in the order given. See Client.submit_many."""
+        engine = self._ready()
+        given = list(tasks)  # the caller's iterator runs in the caller's thread
+        return engine.run(engine.client.submit_many(given, wait_for_room_seconds=wait_for_room_seconds))
+
+    def get(self, task_id: str) -> TaskView:
+        """Return the task as it stands. Raises NotFoundError."""
+        engine = self._ready()
+        return engine.run(engine.client.get(task_id))
+
+    def wait(self, task_id: str, *, timeout_seconds: float | None = None) -> TaskView:
+        """Return the task once it is completed, dead, expired or cancelled. Raises WaitTimeoutError."""
+        engine = self._ready()
+        return engine.run(engine.client.wait(task_id, timeout_seconds=timeout_seconds))
+
+    def result(self, task_id: str, *, timeout_seconds: float | None = None) -> Any:
+        """Return what the task's handler returned. Raises TaskFailedError, WaitTimeoutError."""
+        engine = self._ready()
+        return engine.run(engine.client.result(task_id, timeout_seconds=timeout_seconds))
+
+    def cancel(self, task_id: str) -> TaskView:
+        """Cancel a task: at once while it waits, at its next heartbeat while it runs. A final one stays so."""
+        engine = self._ready()
+        return engine.run(engine.client.cancel(task_id))
+
+    def dead(self, capability: str, *, limit: int = 100) -> list[TaskView]:
+        """Return up to `limit` tasks of the dead-letter queue, oldest first, with reason and history."""
+        engine = self._ready()
+        return engine.run(engine.client.dead(capability, limit=limit))
+
+    def redrive(
+        self, capability: str, ids: Sequence[str], *, wait_for_room_seconds: float = 0.0
+    ) -> list[RedriveResult]:
+        """Put dead tasks back in their queue, attempts reset; answers come in the order given."""
+        engine = self._ready()
+        return engine.run(engine.client.redrive(capability, ids, wait_for_room_seconds=wait_for_room_seconds))
+
+    def stats(self) -> StatsSnapshot:
+        """Return the namespace's queues and workers in one sample."""
+        engine = self._ready()
+        return engine.run(engine.client.stats())
+
+    def _ready(self) -> _Engine:
+        with self._lock:
+            engine = self._engine
+            if engine is None or engine.pid != os.getpid():
+                engine = self._engine = _Engine(
+                    Client(
+                        self._url,
+                        namespace=self._namespace,
+                        token=self._token,
+                        token_file=self._token_file,
+                        timeout_seconds=self._timeout_seconds,
+                        unreachable_seconds=self._unreachable_seconds,
+                    )
+                )
+            return engine
