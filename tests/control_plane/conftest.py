@@ -11,7 +11,9 @@ import pytest
 from broker_process import BrokerProcess, broker, start_broker
 from cluster import ControlPlane
 from cluster.fixtures import control_plane, namespace
-from fleet import BrokerClient, Kube, OperatorProcess
+from fleet import Behaviour, BrokerClient, Fleet, Kube, OperatorProcess, recorded
+from fleet.pools import Pools
+from fleet.scene import Scene
 
 __all__ = ["broker", "control_plane", "namespace", "start_broker"]
 
@@ -35,10 +37,29 @@ async def kube(control_plane: ControlPlane) -> AsyncIterator[Kube]:
 
 
 @pytest.fixture
+def pools(kube: Kube, namespace: str) -> Pools:
+    """The objects of the test's namespace."""
+    return Pools(kube, namespace)
+
+
+@pytest.fixture
 async def client(broker: BrokerProcess) -> AsyncIterator[BrokerClient]:
     """A client of the test's broker, for producers and for looking into it."""
     async with BrokerClient(broker.url) as one:
         yield one
+
+
+@pytest.fixture
+async def scene(
+    kube: Kube, namespace: str, pools: Pools, client: BrokerClient, broker: BrokerProcess
+) -> AsyncIterator[Scene]:
+    """A fleet whose pods take a while to start and to be probed: a move has a middle to be interrupted in."""
+    slow = Behaviour(startup=lambda rng: rng.uniform(0.5, 1.5), probe=lambda rng: rng.uniform(0.5, 1.0))
+    async with (
+        Fleet(kube, broker.url, namespaces=(namespace,), behaviour=slow) as fleet,
+        recorded(kube, namespace) as history,
+    ):
+        yield Scene(pools, client, fleet, history)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ The fleet itself says who held a lease at the moment of its deletion; neither th
 
 import asyncio
 import contextlib
+import os
 import random
 import time
 from collections import deque
@@ -14,14 +15,23 @@ import pytest
 
 from broker_process import BrokerProcess
 from cluster import ControlPlane
-from fleet import BrokerClient, Fleet, Kube, ReplicaHistory, churning, recorded
+from fleet import BrokerClient, Fleet, Kube, ReplicaHistory, churning, recorded, until
 from fleet.kube import DEPLOYMENTS, MERGE
 from fleet.load import Load
-from fleet.manifests import worker_deployment
+from fleet.manifests import capability, pool, worker_deployment
+from fleet.pools import Pools
 
 POOLS = ("browser", "code", "llm", "search")
 MOST_REPLICAS = 12
 IDLE_SECONDS = 1
+SCALE_INS = 200 if os.environ.get("LEADSMAN_LONG") else 40
+
+SCALING = {
+    "minReplicas": 1,
+    "maxReplicas": MOST_REPLICAS,
+    # One task for each slot: the size follows the load closely, so there is much to take away.
+    "scaling": {"targetTasksPerSlot": 1, "scaleIn": {"idleSeconds": IDLE_SECONDS}},
+}
 
 
 def assert_no_busy_worker_was_deleted(fleet: Fleet) -> None:
@@ -55,6 +65,54 @@ async def scale_bare(kube: Kube, client: BrokerClient, namespace: str, name: str
 
 def scale_ins(history: ReplicaHistory) -> int:
     return sum(history.scale_ins(name) for name in POOLS)
+
+
+async def at_rest(pools: Pools, fleet: Fleet) -> bool:
+    """Every pool at its minimum, every worker unfenced and ready."""
+    for name in POOLS:
+        deployment = await pools.deployment(name)
+        if deployment is None or deployment["spec"]["replicas"] != 1:
+            return False
+        if deployment["status"].get("readyReplicas") != 1 or len(await pools.pods(name)) != 1:
+            return False
+    return all(worker.ready for worker in fleet.workers.values())
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("operator")
+async def test_scale_in_spares_every_worker_that_holds_a_lease(
+    kube: Kube,
+    control_plane: ControlPlane,
+    namespace: str,
+    pools: Pools,
+    client: BrokerClient,
+    broker: BrokerProcess,
+) -> None:
+    with control_plane.namespace("other") as other:
+        async with (
+            crowded(kube, namespace, other, broker, seed=2) as fleet,
+            recorded(kube, namespace) as history,
+        ):
+            for name in POOLS:
+                await pools.apply(capability(name), pool(name, **SCALING))
+            await pools.until_ready(*POOLS)
+            load = Load(client, namespace, POOLS, random.Random(2))
+            async with load.running():
+                await history.until(
+                    f"{SCALE_INS} scale-ins",
+                    lambda sizes: scale_ins(sizes) >= SCALE_INS,
+                    seconds=10 * SCALE_INS,
+                )
+                assert_no_busy_worker_was_deleted(fleet)
+
+            await until("every pool at its minimum", lambda: at_rest(pools, fleet), seconds=120)
+
+            assert_no_busy_worker_was_deleted(fleet)
+            assert fleet.book.completed == dict.fromkeys(load.accepted, 1), "a task was lost or done twice"
+            assert fleet.book.started == dict.fromkeys(load.accepted, 1), "a task was delivered twice"
+            gone = {pod.uid for pod in fleet.deleted}
+            fenced = [fence.pod_uid for fence in (await client.stats()).fences]
+            assert not set(fenced) - gone, "a living worker stayed fenced"
 
 
 async def test_a_bare_replica_change_takes_busy_workers_away(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import aiohttp
+from pydantic import JsonValue
 
 from leadsman.wire.leases import (
     AckItem,
@@ -52,7 +53,7 @@ class Pace:
     """How a worker behaves: seconds, drawn anew each time."""
 
     service: Callable[[random.Random], float] = lambda rng: rng.uniform(0.2, 1.5)
-    """How long a task takes."""
+    """How long a task takes whose payload does not say `{"seconds": n}` or `{"hold": true}`."""
     pause: Callable[[random.Random], float] = lambda rng: rng.uniform(0.0, 0.3)
     """Between settling a task and asking for the next."""
 
@@ -76,6 +77,8 @@ class Book:
     """Task id -> deliveries to a handler."""
     lost: list[str] = field(default_factory=list)
     """Task ids whose lease was no longer the worker's at heartbeat or settlement."""
+    let_go: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by the test: tasks with the payload `{"hold": true}` end now."""
 
 
 class Worker:
@@ -178,7 +181,7 @@ class Worker:
         held.work = asyncio.create_task(self._serve(lease))
 
     async def _serve(self, lease: Lease) -> None:
-        await asyncio.sleep(self._pace.service(self._rng))
+        await self._run(lease.task.payload)
         request = AckRequest(acks=[AckItem(token=lease.token)])
         while True:
             try:
@@ -193,6 +196,14 @@ class Worker:
         else:
             self._book.lost.append(task_id)
         self._let_go(lease.token)
+
+    async def _run(self, payload: JsonValue) -> None:
+        wish = payload if isinstance(payload, dict) else {}
+        if wish.get("hold"):
+            await self._book.let_go.wait()
+            return
+        seconds = wish.get("seconds")
+        await asyncio.sleep(self._pace.service(self._rng) if seconds is None else float(str(seconds)))
 
     def _let_go(self, token: str) -> None:
         self.held.pop(token, None)
