@@ -8,11 +8,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class LeftUp:
-    """A demo that is up: on which engine, and on a cluster that is not ours, what was not there before."""
+    """A demo that is up: on which kind of cluster, and whether our kinds were new to it."""
 
-    engine: str
+    kind: str
     kubeconfig: str
-    made_crds: bool = True
+    made_crds: bool
 
 
 def _file() -> Path:

@@ -35,7 +35,7 @@ class Outcome:
         return json.dumps(asdict(self))
 
     def broken_promises(self) -> list[str]:
-        """What did not hold, in words; empty when all did."""
+        """Say in words what did not hold; empty when all did."""
         checks = {
             f"{self.completed} of {self.submitted} tasks completed": self.completed == self.submitted,
             f"{self.lost} tasks were lost": self.lost == 0,
@@ -62,7 +62,7 @@ def enqueue_to_scale_ms(changes: Sequence[ReplicaChange], pools: Sequence[str]) 
     """Return the milliseconds until the slowest pool first asked for its own highest number, or None."""
     slowest = 0.0
     for pool in pools:
-        own = [change for change in changes if change.pool == pool and change.at >= 0]
+        own = [change for change in changes if change.pool == pool]
         highest = max((change.replicas for change in own), default=0)
         if not highest:
             return None

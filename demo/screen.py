@@ -1,6 +1,7 @@
 """What a person sees: a time line, and on a terminal a table below it that follows along."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -15,21 +16,31 @@ _STYLES = {"scale": "bold cyan", "event": "dim", "kill": "bold red", "task": "gr
 
 
 class Screen:
-    """Prints the time line; `clock` gives its seconds."""
+    """Prints the steps, the time line and the summary."""
 
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._clock = clock
+        self._started = time.monotonic()
+
+    def start_clock(self) -> None:
+        """Count the time line from here: the batch is submitted now."""
+        self._started = time.monotonic()
+
+    def clock(self) -> float:
+        """Return the seconds since then."""
+        return time.monotonic() - self._started
 
     def step(self, text: str) -> None:
-        """A step of the preparation."""
+        """Show a step of the preparation."""
         self._console.print(f"[bold]•[/] {text}", highlight=False)
 
     def tell(self, kind: str, about: str, text: str) -> None:
-        """One line of the time line."""
+        """Show one line of the time line."""
         style = _STYLES.get(kind, "")
-        self._console.print(f"{self._clock():7.2f} s  ", end="", style="dim", highlight=False)
-        self._console.print(f"{kind:6} {about:8} {text}", style=style, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(f"{self.clock():7.2f} s  ", end="", style="dim", highlight=False)
+        self._console.print(
+            f"{kind:6} {about:8} {text}", style=style, markup=False, highlight=False, soft_wrap=True
+        )
 
     @contextmanager
     def following(self, record: Record) -> Iterator[None]:
@@ -37,7 +48,9 @@ class Screen:
         if not self._console.is_terminal:
             yield
             return
-        with Live(get_renderable=lambda: table(record), console=self._console, refresh_per_second=4, transient=True):
+        with Live(
+            get_renderable=lambda: table(record), console=self._console, refresh_per_second=4, transient=True
+        ):
             yield
 
     def snapshot(self, record: Record) -> None:
@@ -61,7 +74,7 @@ class Screen:
 
 
 def table(record: Record) -> Table:
-    """Pools and their queues side by side, as last heard."""
+    """Lay pools and their queues side by side, as last heard."""
     shown = Table(title=None, expand=False)
     for column in ("pool", "replicas", "ready", "busy", "idle", "waiting", "running", "done", "reclaimed"):
         shown.add_column(column, justify="left" if column == "pool" else "right")
@@ -77,7 +90,9 @@ def table(record: Record) -> Table:
             *(
                 str(value)
                 for value in (
-                    (queue.ready, queue.leased, queue.completed_total, queue.reclaimed_total) if queue else ("",) * 4
+                    (queue.ready, queue.leased, queue.completed_total, queue.reclaimed_total)
+                    if queue
+                    else ("",) * 4
                 )
             ),
         )
