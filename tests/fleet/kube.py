@@ -8,6 +8,7 @@ import base64
 import json
 import ssl
 import tempfile
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +32,9 @@ CAPABILITIES = "/apis/leadsman.dev/v1alpha1/namespaces/{namespace}/capabilities"
 
 Object = dict[str, Any]
 
+_AWAY_SECONDS = 30.0
+_NOT_NOW = frozenset({429, 503})
+
 
 class KubeError(Exception):
     """The API server refused: `code` is the HTTP status, `reason` the Status object's word for it."""
@@ -43,7 +47,7 @@ class KubeError(Exception):
 
 
 class Kube:
-    """Calls to one API server. A context manager: it owns its connections."""
+    """Calls to one API server, which may be away for a while. A context manager: it owns its connections."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
@@ -179,14 +183,26 @@ class Kube:
         assert self._session is not None, "use the client as an async context manager"
         data = None if body is None else json.dumps(body)
         headers = {} if data is None else {"Content-Type": content_type}
-        async with self._session.request(method, path, data=data, headers=headers, params=query) as reply:
-            text = await reply.text()
-        if reply.status >= 400:
-            # A kind that is not served is answered in plain words.
-            status = json.loads(text) if text.startswith("{") else {"message": text.strip()}
-            raise KubeError(reply.status, status.get("reason", ""), status.get("message", ""))
-        found: Object = json.loads(text)
-        return found
+        deadline = time.monotonic() + _AWAY_SECONDS
+        while True:
+            try:
+                async with self._session.request(method, path, data=data, headers=headers, params=query) as reply:
+                    if reply.status not in _NOT_NOW or time.monotonic() > deadline:
+                        return _decoded(reply.status, await reply.text())
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError):
+                # An API server that a test restarts; only what may be said twice is said again.
+                if method == "POST" or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.2)
+
+
+def _decoded(code: int, text: str) -> Object:
+    if code >= 400:
+        # A kind that is not served is answered in plain words.
+        status = json.loads(text) if text.startswith("{") else {"message": text.strip()}
+        raise KubeError(code, status.get("reason", ""), status.get("message", ""))
+    found: Object = json.loads(text)
+    return found
 
 
 def _trust(config: Object) -> ssl.SSLContext:

@@ -62,11 +62,18 @@ class Scene:
 
     async def until_fenced(self) -> None:
         """Wait until a worker is fenced."""
+        await until("a fence", self._fenced, seconds=60, every_seconds=0.02)
+
+    async def until_unfenced(self) -> None:
+        """Wait until no worker is fenced."""
 
         async def look() -> bool:
-            return bool((await self.client.stats()).fences)
+            return not await self._fenced()
 
-        await until("a fence", look, seconds=60, every_seconds=0.02)
+        await until("the end of every fence", look, seconds=60)
+
+    async def _fenced(self) -> bool:
+        return bool((await self.client.stats()).fences)
 
     async def ready_replicas(self) -> int:
         """How many pods the Deployment calls ready."""
