@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-
 from demo.outcome import Outcome, ReplicaChange, enqueue_to_scale_ms, lost, peak
 
 KEPT = Outcome(
