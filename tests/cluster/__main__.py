@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _leave(number: int, _frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from .errors import UnavailableError
 from .waiting import wait_for
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -16,18 +17,29 @@ def _hierarchies() -> list[Path]:
 
 
 def make(name: str) -> None:
-    """Make the group ``name`` in every hierarchy and give it the controllers that a kubelet asks for."""
-    for root in _hierarchies():
-        if (root / "cgroup.controllers").exists():
-            _delegate(root)
-        group = root / name
-        group.mkdir(exist_ok=True)
-        if (group / "cgroup.controllers").exists():
-            _delegate(group)
-        if (group / "cpuset.cpus").exists() and root != _ROOT:
-            # The first version starts a cpuset empty, and nothing can run in an empty one.
-            for setting in ("cpuset.cpus", "cpuset.mems"):
-                (group / setting).write_text((root / setting).read_text())
+    """Make the group ``name`` in every hierarchy and give it the controllers that a kubelet asks for.
+
+    Raises UnavailableError when this machine does not let us (read-only, or not delegated to a container).
+    """
+    try:
+        for root in _hierarchies():
+            _make(root, name)
+    except OSError as error:
+        remove(name)
+        raise UnavailableError(f"control groups cannot be made here: {error}") from error
+
+
+def _make(root: Path, name: str) -> None:
+    if (root / "cgroup.controllers").exists():
+        _delegate(root)
+    group = root / name
+    group.mkdir(exist_ok=True)
+    if (group / "cgroup.controllers").exists():
+        _delegate(group)
+    if (group / "cpuset.cpus").exists() and root != _ROOT:
+        # The first version starts a cpuset empty, and nothing can run in an empty one.
+        for setting in ("cpuset.cpus", "cpuset.mems"):
+            (group / setting).write_text((root / setting).read_text())
 
 
 def _delegate(group: Path) -> None:

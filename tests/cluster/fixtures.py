@@ -15,6 +15,7 @@ import pytest
 from .cluster import Cluster
 from .control_plane import ControlPlane
 from .errors import UnavailableError
+from .images import Image, project_image
 
 _ATTACH = "LEADSMAN_CLUSTER"
 
@@ -47,6 +48,14 @@ def cluster() -> Iterator[Cluster]:
         pytest.skip(f"no node here: {reason}")
     with started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def leadsman_image(cluster: Cluster) -> Image:
+    """The project's own image, built from this checkout and known to the cluster as ``image.tag``."""
+    image = project_image("leadsman:dev")
+    cluster.load_image(image)
+    return image
 
 
 @pytest.fixture

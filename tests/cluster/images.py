@@ -81,12 +81,19 @@ def _build(
     policy = scratch / "policy.json"
     policy.write_text(json.dumps({"default": [{"type": "insecureAcceptAnything"}]}))
     trust = ("--signature-policy", str(policy))
-    name, base_name = _qualified(tag), base.name if isinstance(base, BaseImage) else _qualified(base.tag)
+    name = _qualified(tag)
+    if isinstance(base, BaseImage):
+        base_name, base_key = base.name, base.key
+    else:
+        base_name, base_key = _qualified(base.tag), base.archive.stem
     written = scratch / "image.tar"
+    # What a killed build left: the lock is ours.
     _buildah(scratch, "rm", "--all")
-    # The Python base stays in buildah's store; a base that was built itself changes under its name.
-    if not isinstance(base, BaseImage) or base_name not in _stored(scratch, base):
+    _buildah(scratch, "rmi", "--prune")
+    stored = _stored()
+    if stored.get(base_name) != base_key:
         _buildah(scratch, "pull", *trust, f"docker-archive:{base.archive}")
+        _remember(base_name, base_key)
     _buildah(
         scratch,
         "build",
@@ -94,27 +101,32 @@ def _build(
         *(*trust, "--build-arg", f"BASE={base_name}", "--file", str(dockerfile), "--tag", name, str(context)),
     )
     _buildah(scratch, "push", *trust, name, f"docker-archive:{written}:{name}")
-    _buildah(scratch, "rmi", "--force", name)
     written.replace(archive)
+    _remember(name, archive.stem)
 
 
-def _stored(scratch: Path, base: BaseImage) -> str:
-    mark = _store() / f"base-{base.key}"
-    if mark.exists():
-        return _buildah(scratch, "images", "--format", "{{.Name}}:{{.Tag}}")
-    mark.parent.mkdir(exist_ok=True)
-    mark.touch()
-    return ""
+def _stored() -> dict[str, str]:
+    """Return which content buildah's store has under each name, so that a base is not read in twice."""
+    try:
+        names: dict[str, str] = json.loads((_store() / "names.json").read_text())
+    except FileNotFoundError:
+        return {}
+    return names
+
+
+def _remember(name: str, key: str) -> None:
+    fresh = _store() / "names.json.new"
+    fresh.write_text(json.dumps({**_stored(), name: key}))
+    fresh.replace(_store() / "names.json")
 
 
 def _store() -> Path:
-    return cache_root() / "buildah"
+    return cache_root() / "buildah" / ("vfs" if on_overlay(cache_root()) else "overlay")
 
 
-def _buildah(scratch: Path, *arguments: str) -> str:
-    driver = "vfs" if on_overlay(cache_root()) else "overlay"
-    store = _store() / driver
-    storage = ["--root", str(store / "root"), "--runroot", str(store / "run"), "--storage-driver", driver]
+def _buildah(scratch: Path, *arguments: str) -> None:
+    store = _store()
+    storage = ["--root", str(store / "root"), "--runroot", str(store / "run"), "--storage-driver", store.name]
     # In namespaces of its own: no mount stays, and no build outlives a killed harness.
     alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     done = subprocess.run(
@@ -129,7 +141,6 @@ def _buildah(scratch: Path, *arguments: str) -> str:
     if done.returncode:
         end = "\n".join(done.stdout.strip().splitlines()[-30:])
         raise ClusterError(f"buildah {arguments[0]} failed:\n{end}")
-    return done.stdout
 
 
 def _qualified(tag: str) -> str:

@@ -21,6 +21,15 @@ from .runs import Run
 from .waiting import wait_for
 
 _READY_SECONDS = 120.0
+# What a kubelet insists on, shown to it in place of the host's own settings, which it would change.
+_KERNEL = {
+    "vm/overcommit_memory": 1,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 10,
+    "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1000000,
+    "kernel/keys/root_maxbytes": 25000000,
+}
 
 
 class Node:
@@ -160,6 +169,12 @@ class Node:
             Path(point).mkdir(parents=True, exist_ok=True)
             lines.append(f"mount --bind '{private}' {point}")
         Path("/var/log/containers").mkdir(parents=True, exist_ok=True)
+        kernel = folder / "kernel"
+        kernel.mkdir()
+        for setting, value in _KERNEL.items():
+            mask = kernel / setting.replace("/", "-")
+            mask.write_text(f"{value}\n")
+            lines.append(f"[ ! -e /proc/sys/{setting} ] || mount --bind '{mask}' /proc/sys/{setting}")
         lines += [
             "mount -t tmpfs -o mode=755 tmpfs /var/log/containers",
             "mkdir -p /run/netns /run/containerd",

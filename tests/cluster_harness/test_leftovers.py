@@ -26,7 +26,7 @@ def network_namespaces() -> set[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                found.add(os.readlink(entry / "ns" / "net"))
+                found.add(str((entry / "ns" / "net").readlink()))
             except OSError:
                 continue
     return found
@@ -132,6 +132,16 @@ def test_a_node_that_ran_pods_leaves_nothing(cluster: Cluster) -> None:
     assert (routes(), set(LINKS.iterdir())) == before[:2]
     wait_for("its network namespaces to go", lambda: not network_namespaces() - before[2], seconds=10)
     cluster.kubectl("get", "nodes")
+
+
+def test_a_node_does_not_change_the_hosts_kernel_settings(cluster: Cluster) -> None:
+    """A kubelet would set these for the whole machine if it saw the host's own values."""
+    wanted = {"vm/overcommit_memory": "1", "kernel/panic": "10"}
+    masked = [line.split()[1] for line in cluster.node.execute("cat", "/proc/mounts").splitlines()]
+
+    for setting, value in wanted.items():
+        assert f"/proc/sys/{setting}" in masked
+        assert cluster.node.execute("cat", f"/proc/sys/{setting}").strip() == value
 
 
 def assert_nothing_left(run: runs.Run) -> None:
