@@ -1,0 +1,50 @@
+"""Every YAML file under examples/ is what the API server accepts, with our kinds as they are."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def kinds(control_plane):
+    folder = ROOT / "crds"
+    control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
+    control_plane.kubectl("wait", "--for=condition=Established", "-f", str(folder), "--timeout=60s")
+    return control_plane
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_example_is_accepted_as_it_is(kinds, example):
+    with kinds.namespace("examples") as namespace:
+        words = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "--namespace", namespace)
+        accepted = kinds.kubectl(*words, "-f", str(example))
+        assert len(accepted.splitlines()) == len(list(yaml.safe_load_all(example.read_text())))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_example_says_first_what_it_shows(example):
+    assert example.read_text().startswith("# ")
+
+
+def test_the_demo_has_a_queue_for_each_fleet():
+    def names(file):
+        return {
+            item["metadata"]["name"] for item in yaml.safe_load_all((ROOT / "examples/demo" / file).read_text())
+        }
+
+    assert names("capabilities.yaml") == names("pools.yaml")
+
+
+@pytest.mark.parametrize(
+    ("file", "served"), [("handlers.py", {"browser"}), ("demo/handlers.py", {"browser", "llm"})]
+)
+def test_example_handlers_serve_what_the_pools_beside_them_ask(file, served):
+    spec = importlib.util.spec_from_file_location("example_handlers", ROOT / "examples" / file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert set(module.app.capabilities) == served
