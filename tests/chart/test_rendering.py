@@ -107,9 +107,12 @@ def test_a_chart_upgrade_alone_changes_no_pod(render):
 
 
 def test_the_store_is_kept_in_a_claim_unless_it_is_asked_otherwise(render):
-    kept = render().one("StatefulSet", "leadsman-broker")["spec"]
+    def store(**persistence):
+        return render({"broker": {"persistence": persistence}}).one("StatefulSet", "leadsman-broker")["spec"]
+
+    kept = store()
     assert [claim["metadata"]["name"] for claim in kept["volumeClaimTemplates"]] == ["data"]
-    trial = render({"broker": {"persistence": {"enabled": False}}}).one("StatefulSet", "leadsman-broker")["spec"]
+    trial = store(enabled=False)
     assert "volumeClaimTemplates" not in trial
     assert {"name": "data", "emptyDir": {}} in trial["template"]["spec"]["volumes"]
     own = render({"broker": {"persistence": {"existingClaim": "mine"}}}).one("StatefulSet", "leadsman-broker")[
