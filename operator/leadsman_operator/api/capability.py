@@ -1,0 +1,139 @@
+"""The Capability: one queue and its rules."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from leadsman_operator.api.base import (
+    API_VERSION,
+    DAY_SECONDS,
+    INT32,
+    INT64,
+    YEAR_SECONDS,
+    ApiModel,
+    ObjectMeta,
+    rules,
+)
+from leadsman_operator.api.conditions import Conditions
+
+Count = Annotated[int, Field(ge=0, le=2_147_483_647, json_schema_extra=INT32)]
+
+
+class LeaseRules(ApiModel):
+    """How long a worker owns a task, and how it keeps it."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.heartbeatSeconds) || self.heartbeatSeconds < self.seconds",
+                "heartbeatSeconds must be below seconds: a worker that renews too late is taken for dead",
+            ),
+            (
+                "self.attemptTimeoutSeconds >= self.seconds",
+                "attemptTimeoutSeconds may not be below seconds: an attempt lasts at least one lease",
+            ),
+        )
+    )
+
+    seconds: Annotated[int, Field(ge=2, le=DAY_SECONDS, json_schema_extra=INT32)] = 30
+    """How long a lease lasts without a heartbeat. A worker that is silent for this long is taken for dead, and its
+    task goes to another one. It need not be longer than the task: heartbeats renew it."""
+    heartbeat_seconds: Annotated[int, Field(ge=1, le=DAY_SECONDS, json_schema_extra=INT32)] | None = None
+    """How often a worker renews its leases. Default: a third of `seconds`, so that two may be lost in a row."""
+    attempt_timeout_seconds: Annotated[int, Field(ge=2, le=YEAR_SECONDS, json_schema_extra=INT32)] = 43_200
+    """How long one attempt may hold its task in all; no heartbeat renews beyond it."""
+    unreachable_seconds: Annotated[int, Field(ge=0, le=DAY_SECONDS, json_schema_extra=INT32)] = 900
+    """How long a worker that cannot reach the broker goes on with its task before it gives up by itself."""
+
+
+class RetryRules(ApiModel):
+    """What happens after a failed attempt."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            ("self.backoffSeconds <= self.maxBackoffSeconds", "backoffSeconds may not be above maxBackoffSeconds"),
+        )
+    )
+
+    max_attempts: Annotated[int, Field(ge=1, le=100, json_schema_extra=INT32)] = 5
+    """Failures and reclaims a task may have before it goes to the dead-letter queue."""
+    backoff_seconds: Annotated[int, Field(ge=0, le=DAY_SECONDS, json_schema_extra=INT32)] = 1
+    """Wait after the first failure; doubled after every further one, with jitter."""
+    max_backoff_seconds: Annotated[int, Field(ge=0, le=DAY_SECONDS, json_schema_extra=INT32)] = 300
+    """The longest wait between two attempts."""
+    max_reclaims: Annotated[int, Field(ge=1, le=100, json_schema_extra=INT32)] = 3
+    """Workers in a row that may die with a task before it counts as poison and goes to the dead-letter queue."""
+
+
+class AdmissionRules(ApiModel):
+    """When a new task is refused."""
+
+    max_depth: Annotated[int, Field(ge=0, le=10_000_000, json_schema_extra=INT32)] = 100_000
+    """Tasks that may wait. Beyond it a submit is answered "pool saturated", with a time to retry."""
+    max_depth_per_tenant: Annotated[int, Field(ge=0, le=10_000_000, json_schema_extra=INT32)] | None = None
+    """Tasks of one tenant that may wait. Default: no bound but `maxDepth`."""
+    retry_after_seconds: Annotated[int, Field(ge=1, le=DAY_SECONDS, json_schema_extra=INT32)] = 30
+    """The longest time to retry that a refusal names; also the one named while the drain rate is unknown."""
+    max_payload_bytes: Annotated[int, Field(ge=1, le=10_485_760, json_schema_extra=INT32)] = 262_144
+    """Size of a task's payload as JSON. Larger ones are refused."""
+
+
+class FairnessRules(ApiModel):
+    """Whose task goes next."""
+
+    lowest_band_every: Annotated[int, Field(ge=0, le=1_000_000, json_schema_extra=INT32)] = 16
+    """Every how many picks the oldest task of the lowest waiting priority goes first, so that a flood of high
+    priority starves nobody. 0: strict priority."""
+
+
+class RetentionRules(ApiModel):
+    """How long what has ended can still be read."""
+
+    completed_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS, json_schema_extra=INT32)] = 86_400
+    """How long a completed, expired or cancelled task and its result stay readable."""
+    dead_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS, json_schema_extra=INT32)] = 1_209_600
+    """How long a task stays in the dead-letter queue, from where it can be driven again."""
+
+
+class CapabilitySpec(ApiModel):
+    """The rules of the queue. Every one has a default that suits agent steps of seconds to minutes."""
+
+    lease: LeaseRules = LeaseRules()
+    """How long a worker owns a task, and how it keeps it."""
+    retry: RetryRules = RetryRules()
+    """What happens after a failed attempt."""
+    admission: AdmissionRules = AdmissionRules()
+    """When a new task is refused."""
+    fairness: FairnessRules = FairnessRules()
+    """Whose task goes next: the highest priority, and among equals the one that came first."""
+    retention: RetentionRules = RetentionRules()
+    """How long what has ended can still be read."""
+
+
+class CapabilityStatus(ApiModel):
+    """What the broker knows of the queue, rounded to about a minute."""
+
+    observed_generation: Annotated[int, Field(ge=0, json_schema_extra=INT64)] | None = None
+    """The generation of the spec that the broker has."""
+    ready_tasks: Count | None = None
+    """Tasks that wait for a worker."""
+    delayed_tasks: Count | None = None
+    """Tasks that wait for their time, or for their next attempt."""
+    leased_tasks: Count | None = None
+    """Tasks that a worker has."""
+    dead_tasks: Count | None = None
+    """Tasks in the dead-letter queue."""
+    conditions: Conditions = ()
+    """Ready: the broker has these rules, and a pool serves the queue."""
+
+
+class Capability(ApiModel):
+    """A queue of tasks that need the same kind of worker, and the rules of that queue."""
+
+    api_version: Literal["leadsman.dev/v1alpha1"] = API_VERSION
+    kind: Literal["Capability"] = "Capability"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CapabilitySpec = CapabilitySpec()
+    """The rules of the queue."""
+    status: CapabilityStatus = CapabilityStatus()
+    """What the broker knows of the queue."""
