@@ -175,8 +175,9 @@ class Configure:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Remove terminal tasks whose retention is over, at most `limit`. A chore of the core. Answer: `Swept`."""
+    """Remove terminal tasks whose retention was over at `before`. A chore of the core. Answer: `Swept`."""
 
+    before: float
     limit: int = 500
 
 

@@ -10,17 +10,56 @@ then sends what `step` returned:
     send(step.results, step.answers)      # payloads of grants: store.deliveries(ids), after the commit
 
 `step` applies commands before it runs timers: a heartbeat that has arrived counts before the lease it renews is
-found expired. Call it at the latest at `next_deadline()`, with no commands if there are none.
+found expired. Call it at the latest at `next_deadline()`, with no commands if there are none. The rows for a step
+are read after the commit of the one before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from leadsman.wire.stats import CapabilityStats, FenceStats, WorkerStats
-from leadsman_broker.core.commands import Command
+from leadsman_broker.core import commands as c
+from leadsman_broker.core import stats, timers
+from leadsman_broker.core.admission import enqueue
+from leadsman_broker.core.asking import abandon, lease
+from leadsman_broker.core.cancelling import cancel
+from leadsman_broker.core.configuration import configure
+from leadsman_broker.core.dead_letters import redrive
+from leadsman_broker.core.dispatch import dispatch
+from leadsman_broker.core.fencing import fence, unfence
+from leadsman_broker.core.idempotency import key_of
+from leadsman_broker.core.ids import parse_token, seq_of
+from leadsman_broker.core.leases import STALL_SHARE, extend_after_stall
+from leadsman_broker.core.outbox import Outbox
 from leadsman_broker.core.randomness import Randomness
-from leadsman_broker.core.results import Answer, Result
+from leadsman_broker.core.renewals import heartbeat
+from leadsman_broker.core.restoring import restore
+from leadsman_broker.core.results import Answer, Result, Swept
+from leadsman_broker.core.retention import sweep
 from leadsman_broker.core.rows import Changes, Loaded, NamespaceRow, Needs, QueueKey, Stored, TotalsRow, WorkerKey
+from leadsman_broker.core.settings import Settings
+from leadsman_broker.core.settlements import ack, nack, release
+from leadsman_broker.core.state import State
+from leadsman_broker.core.waiting import end_expired
+
+Apply = Callable[[State, Any], Result]
+
+RULES: dict[type, Apply] = {
+    c.Enqueue: enqueue,
+    c.Lease: lease,
+    c.Abandon: abandon,
+    c.Heartbeat: heartbeat,
+    c.Ack: ack,
+    c.Nack: nack,
+    c.Release: release,
+    c.Cancel: cancel,
+    c.Redrive: redrive,
+    c.Fence: fence,
+    c.Unfence: unfence,
+    c.Configure: configure,
+    c.Sweep: sweep,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +77,7 @@ class Changed:
     """Whose stats changed since the last look. `urgent`: an edge was crossed, push now; else it can be gathered."""
 
     queues: frozenset[QueueKey]
+    """One that `queue_stats` no longer knows is gone."""
     workers: frozenset[WorkerKey]
     """One that `worker_stats` no longer knows is gone; its id is `worker_id(key)`."""
     fences: bool
@@ -47,54 +87,139 @@ class Changed:
 class Core:
     """The state of all live tasks, leases, workers and queues, and the only code that changes it."""
 
-    def __init__(self, stored: Stored, now: float, rand: Randomness) -> None:
+    def __init__(self, stored: Stored, now: float, rand: Randomness, settings: Settings | None = None) -> None:
         """Build the state from a store's rows. Every lease found is extended: a start is a stall."""
-        raise NotImplementedError
+        self.state = State(settings if settings is not None else Settings(), now, rand)
+        restore(self.state, stored)
+        self._sweep_at = now
+        self._shortest_lease = self._find_shortest_lease()
 
-    def needs(self, commands: Sequence[Command]) -> Needs:
+    def needs(self, commands: Sequence[c.Command]) -> Needs:
         """Say which rows of the store the commands must see."""
-        raise NotImplementedError
+        needs = Needs()
+        for command in commands:
+            match command:
+                case c.Enqueue():
+                    for task in command.tasks:
+                        key = key_of(command.namespace, task)
+                        if key is not None:
+                            needs.keys.add(key)
+                case c.Ack() | c.Nack() | c.Release():
+                    token = parse_token(command.token)
+                    if token is not None and not self._is_live(token.task_id):
+                        needs.ended.add(token.task_id)
+                case c.Cancel():
+                    if not self._is_live(command.task_id):
+                        needs.ended.add(command.task_id)
+                case c.Redrive():
+                    needs.ended.update(task_id for task_id in command.task_ids if not self._is_live(task_id))
+                case c.Sweep():
+                    needs.purge_before = command.before
+                    needs.purge_limit = command.limit
+                case _:
+                    pass
+        return needs
 
-    def step(self, commands: Sequence[Command], loaded: Loaded, now: float, rand: Randomness) -> Step:
-        """Apply commands in order, run what is due, hand out ready tasks, and return all that came of it."""
-        raise NotImplementedError
+    def step(self, commands: Sequence[c.Command], loaded: Loaded, now: float, rand: Randomness) -> Step:
+        """Apply commands in order, run what is due, hand out ready tasks, and return all that came of it.
 
-    def chores(self, now: float) -> list[Command]:
+        A `now` before that of the last step counts as that one: the broker's time never goes back.
+        """
+        state = self.state
+        gap = now - state.now
+        state.now = max(now, state.now)
+        state.rand = rand
+        state.loaded = loaded
+        if gap > self._shortest_lease * STALL_SHARE:
+            extend_after_stall(state, gap)
+
+        results: list[Result] = []
+        for command in commands:
+            kind = type(command)
+            result = RULES[kind](state, command)
+            results.append(result)
+            if kind is c.Configure:
+                self._shortest_lease = self._find_shortest_lease()
+            elif isinstance(result, Swept):
+                self._sweep_at = state.now if result.more else state.now + state.settings.sweep_seconds
+        timers.run(state)
+        dispatch(state)
+        end_expired(state)
+
+        changes = state.out.changes(state.now, state.next_seq)
+        state.out = Outbox()
+        answers = state.answers
+        state.answers = []
+        return Step(results, answers, changes)
+
+    def chores(self, now: float) -> list[c.Command]:
         """Return commands the core itself wants run now (retention), to be put behind the gathered ones."""
-        raise NotImplementedError
+        return [c.Sweep(before=now)] if now >= self._sweep_at else []
 
     def next_deadline(self) -> float | None:
-        """Return when `step` must be called at the latest; None: not before a command comes."""
-        raise NotImplementedError
+        """Return when `step` must be called at the latest; None: not before a command comes.
+
+        While leases are out that is at least eight times per shortest lease, so that only a stall looks like one.
+        """
+        state = self.state
+        times = [self._sweep_at]
+        if state.lease_ends:
+            times.append(state.lease_ends[0][0])
+            times.append(state.now + self._shortest_lease / 8)
+        if state.expiries:
+            times.append(state.expiries[0][0])
+        if state.call_ends:
+            times.append(state.call_ends[0][0])
+        alarm = state.alarms.head()
+        if alarm is not None:
+            times.append(alarm)
+        return min(times)
 
     def queue_keys(self) -> list[QueueKey]:
         """Return every queue, configured or retained."""
-        raise NotImplementedError
+        return [*self.state.queues]
 
     def queue_stats(self, key: QueueKey, now: float) -> CapabilityStats | None:
         """Return a queue at `now`, from memory; None when it is gone."""
-        raise NotImplementedError
+        queue = self.state.queues.get(key)
+        return stats.queue_stats(self.state, queue, now) if queue is not None else None
 
     def worker_keys(self) -> list[WorkerKey]:
         """Return every worker known."""
-        raise NotImplementedError
+        return [*self.state.workers]
 
     def worker_stats(self, key: WorkerKey, now: float) -> WorkerStats | None:
         """Return a worker at `now`, from memory; None when it is gone."""
-        raise NotImplementedError
+        worker = self.state.workers.get(key)
+        return stats.worker_stats(self.state, worker, now) if worker is not None else None
 
     def fence_stats(self, now: float) -> list[FenceStats]:
         """Return every fence in force."""
-        raise NotImplementedError
+        return stats.fence_stats(self.state, now)
 
     def totals(self, key: QueueKey) -> TotalsRow:
-        """Return the counters of a queue, for metrics."""
-        raise NotImplementedError
+        """Return the counters of a queue, for metrics; zeros when it is gone."""
+        queue = self.state.queues.get(key)
+        return queue.totals.row() if queue is not None else TotalsRow()
 
     def capabilities(self, namespace: str) -> NamespaceRow:
         """Return the configuration in force; generation 0 and empty when there never was one."""
-        raise NotImplementedError
+        return self.state.namespaces.get(namespace, NamespaceRow(namespace, 0))
 
     def take_changed(self) -> Changed:
         """Return whose stats changed since the last call, and start anew."""
-        raise NotImplementedError
+        state = self.state
+        changed = Changed(
+            frozenset(state.changed_queues), frozenset(state.changed_workers), state.fences_changed, state.urgent
+        )
+        state.changed_queues.clear()
+        state.changed_workers.clear()
+        state.fences_changed = state.urgent = False
+        return changed
+
+    def _is_live(self, task_id: str) -> bool:
+        row = self.state.tasks.get(seq_of(task_id) or 0)
+        return row is not None and row.id == task_id
+
+    def _find_shortest_lease(self) -> float:
+        return min((queue.rules.lease_seconds for queue in self.state.queues.values()), default=float("inf"))

@@ -152,7 +152,9 @@ class NamespaceRow(NamedTuple):
 
     namespace: str
     generation: int
-    capabilities: tuple[CapabilityConfig, ...]
+    capabilities: tuple[CapabilityConfig, ...] = ()
+    retained: tuple[CapabilityConfig, ...] = ()
+    """Rules of queues no longer listed that still held tasks."""
 
 
 class TotalsRow(NamedTuple):
@@ -173,6 +175,7 @@ class PurgedRow(NamedTuple):
     """A terminal row that goes, and its queue and state so that counters can follow."""
 
     seq: int
+    task_id: str
     namespace: str
     capability: str
     state: TaskState
@@ -185,11 +188,12 @@ class Needs:
     keys: set[KeyId] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     """Ids of tasks that are not live."""
-    purge: int = 0
-    """How many rows due for removal to load."""
+    purge_before: float = 0.0
+    purge_limit: int = 0
+    """How many rows with `purge_at` up to `purge_before` to load, the earliest first."""
 
     def __bool__(self) -> bool:
-        return bool(self.keys or self.ended or self.purge)
+        return bool(self.keys or self.ended or self.purge_limit)
 
 
 @dataclass(slots=True)

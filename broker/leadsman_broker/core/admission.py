@@ -1,0 +1,91 @@
+"""Admission: what may enter a queue. Once accepted, a task is owed a result; so the place to say no is here."""
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from leadsman.wire.tasks import TaskClass
+from leadsman_broker.core.commands import Enqueue, NewTask
+from leadsman_broker.core.idempotency import key_of, known, remember
+from leadsman_broker.core.ids import new_task_id
+from leadsman_broker.core.placement import admit
+from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.results import Accepted, Refused, Saturated, SubmitOutcome
+from leadsman_broker.core.tasks import TaskRow
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.state import State
+
+INTERACTIVE_PRIORITY = 5
+BACKGROUND_PRIORITY = 0
+
+
+def enqueue(state: "State", command: Enqueue) -> list[SubmitOutcome]:
+    """Accept or refuse each task of a batch, in order; one refusal does not touch the others."""
+    return [_submit(state, command.namespace, task) for task in command.tasks]
+
+
+def saturated(state: "State", queue: Queue, tenant: str) -> Saturated | None:
+    """Refuse when the depth before the insert is over the limit (the seed's test), or the tenant's is."""
+    rules = queue.rules
+    over = queue.depth - rules.max_depth
+    if tenant and rules.max_depth_per_tenant is not None:
+        over = max(over, queue.depth_by_tenant.get(tenant, 0) - rules.max_depth_per_tenant)
+    if over <= 0:
+        return None
+    queue.totals.refused += 1
+    return Saturated(retry_after_s=_retry_after(queue, over, state.now))
+
+
+def _retry_after(queue: Queue, over: int, now: float) -> int:
+    """Return how long the excess takes to drain, 1..retryAfterSeconds; the limit while the rate is unknown."""
+    limit = queue.rules.retry_after_seconds
+    rate = queue.drain.per_second(now)
+    return limit if not rate else max(1, min(limit, ceil(over / rate)))
+
+
+def _submit(state: "State", namespace: str, task: NewTask) -> SubmitOutcome:
+    queue = state.queues.get((namespace, task.capability))
+    if queue is None or not queue.configured:
+        return Refused("unknown_capability", f"namespace {namespace} has no capability {task.capability}")
+    rules = queue.rules
+    if len(task.payload) > rules.max_payload_bytes:
+        return Refused(
+            "payload_too_large",
+            f"{len(task.payload)} bytes of JSON, at most {rules.max_payload_bytes} are accepted",
+        )
+    key = key_of(namespace, task)
+    if key is not None:
+        answer = known(state, key, task)
+        if answer is not None:
+            return answer
+    refusal = saturated(state, queue, task.tenant)
+    if refusal is not None:
+        state.queue_changed(queue)
+        return refusal
+
+    now = state.now
+    seq = state.next_seq
+    state.next_seq = seq + 1
+    priority = task.priority
+    if priority is None:
+        priority = INTERACTIVE_PRIORITY if task.task_class is TaskClass.INTERACTIVE else BACKGROUND_PRIORITY
+    row = TaskRow(
+        seq,
+        new_task_id(seq, state.rand),
+        queue,
+        task.tenant,
+        task.task_class,
+        priority,
+        key is not None,
+        now,
+        task.max_attempts or rules.max_attempts,
+        now + task.delay_seconds if task.delay_seconds else now,
+        now + task.ttl_seconds if task.ttl_seconds is not None else None,
+    )
+    admit(state, row)
+    queue.totals.accepted += 1
+    state.out.totals.add(queue)
+    state.out.accept(row, task)
+    if key is not None:
+        remember(state, key, row.id, task.fingerprint)
+    return Accepted(row.id, row.state)

@@ -1,0 +1,62 @@
+"""Redrive: dead tasks live again."""
+
+from typing import TYPE_CHECKING
+
+from leadsman.wire.tasks import TaskState
+from leadsman_broker.core.admission import saturated
+from leadsman_broker.core.commands import Redrive
+from leadsman_broker.core.ids import seq_of
+from leadsman_broker.core.placement import put_back, watch_expiry
+from leadsman_broker.core.results import SATURATED, Redriven
+from leadsman_broker.core.rows import EndedRow
+from leadsman_broker.core.tasks import task_from
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.queues import Queue
+    from leadsman_broker.core.state import State
+
+
+def redrive(state: "State", command: Redrive) -> list[Redriven]:
+    """Put dead tasks back as far as admission allows: attempts anew, history kept, the same id, seq and payload."""
+    return [_one(state, command, task_id) for task_id in command.task_ids]
+
+
+def _one(state: "State", command: Redrive, task_id: str) -> Redriven:
+    key = (command.namespace, command.capability)
+    live = state.tasks.get(seq_of(task_id) or 0)
+    if live is not None and live.id == task_id and live.queue.key == key:
+        return Redriven(task_id, redriven=False, code="not_dead", reason=f"it is {live.state.value}")
+    ended = state.loaded.ended.get(task_id)
+    if ended is None or (ended.live.namespace, ended.live.capability) != key or ended.visible_until <= state.now:
+        return Redriven(task_id, redriven=False, code="unknown_task", reason="no such task in this queue")
+    if ended.state is not TaskState.DEAD or ended.live.seq in state.out.ended:
+        # One that died in this very step was alive when the caller asked; a store ends rows after reviving others.
+        return Redriven(task_id, redriven=False, code="not_dead", reason=f"it is {ended.state.value}")
+    queue = state.queues.get(key)
+    if queue is None or not queue.configured:
+        reason = f"namespace {key[0]} has no capability {key[1]}"
+        return Redriven(task_id, redriven=False, code="unknown_capability", reason=reason)
+    refusal = saturated(state, queue, ended.live.tenant)
+    if refusal is not None:
+        state.queue_changed(queue)
+        return Redriven(
+            task_id, redriven=False, code="saturated", reason=SATURATED, retry_after_s=refusal.retry_after_s
+        )
+    _revive(state, queue, ended)
+    return Redriven(task_id, redriven=True)
+
+
+def _revive(state: "State", queue: "Queue", ended: EndedRow) -> None:
+    row = task_from(ended.live, queue)
+    row.failures = row.reclaims = row.releases = row.poison = 0
+    row.suspect = row.cancel = False
+    row.due_at = state.now
+    if row.expires_at is not None:
+        row.expires_at += state.now - row.accepted_at  # its ttl starts anew, or it would expire at once
+        watch_expiry(state, row)
+    state.tasks[row.seq] = row
+    del state.loaded.ended[row.id]
+    queue.dead -= 1
+    put_back(state, row, backing_off=False)
+    state.out.revived.append(row)
+    state.out.record(row, state.now, "redriven", None, None)

@@ -1,0 +1,80 @@
+"""Ready tasks meet parked lease calls.
+
+Runs once at the end of a step, so that a batch of new work fills the fullest workers first and each call is
+answered once with all it got. Work conserving: afterwards no queue has a task that a waiting call could have taken.
+"""
+
+from typing import TYPE_CHECKING
+
+from leadsman_broker.core.leases import grant
+from leadsman_broker.core.picking import can_serve, pick
+from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.waiting import Call, Entry, end, first, first_empty, offer, pass_over, put_back
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.state import State
+
+
+def dispatch(state: "State") -> None:
+    """Give out what can be given, and answer the calls that got something."""
+    served: dict[int, Call] = {}
+    while state.hot:
+        key = next(iter(state.hot))
+        del state.hot[key]
+        queue = state.queues.get(key)
+        if queue is not None and queue.ready:
+            _serve(state, queue, served)
+    for call in served.values():
+        end(state, call)
+
+
+def _serve(state: "State", queue: Queue, served: dict[int, Call]) -> None:
+    passed: list[Entry] = []
+    while queue.ready:
+        call = first(queue) if queue.ready > len(queue.suspects) else first_empty(queue)
+        if call is None:
+            break
+        if not _fill(state, call, queue):
+            entry = pass_over(queue, call)
+            if entry is None:
+                break
+            passed.append(entry)
+            continue
+        served[call.id] = call
+        offer(state, call)
+    put_back(queue, [entry for entry in passed if entry[3].stamp == entry[2]])
+
+
+def _fill(state: "State", call: Call, origin: Queue) -> bool:
+    """Give the first call of a queue as much as it may have; say whether it got anything.
+
+    A worker of several capabilities starts after the one it was last served, and goes round with every task; of
+    another queue it takes only what no better packed worker is waiting for.
+    """
+    worker = call.worker
+    namespace = worker.key[0]
+    got = False
+    while call.capacity() > 0:
+        for capability in _rotation(call.capabilities, worker.last_served):
+            queue = state.queues.get((namespace, capability))
+            if queue is None or not call.takes(capability) or not can_serve(queue, worker):
+                continue
+            if queue is not origin and first(queue) is not call:
+                continue
+            row = pick(state, queue, worker)
+            if row is not None:
+                call.granted.append(grant(state, row, worker, call.attempt_id))
+                if call.free_by is not None:
+                    call.free_by[capability] = call.free_by.get(capability, call.free) - 1
+                got = True
+                break
+        else:
+            break
+    return got
+
+
+def _rotation(capabilities: tuple[str, ...], last: str) -> tuple[str, ...]:
+    if len(capabilities) == 1 or last not in capabilities:
+        return capabilities
+    start = capabilities.index(last) + 1
+    return capabilities[start:] + capabilities[:start]

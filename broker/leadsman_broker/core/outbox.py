@@ -1,0 +1,97 @@
+"""What the current step must make durable, gathered while it runs."""
+
+from leadsman_broker.core.commands import NewTask
+from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.rows import (
+    AcceptedRow,
+    Changes,
+    Ending,
+    FenceRow,
+    HistoryRow,
+    NamespaceRow,
+    PurgedRow,
+    QueueKey,
+)
+from leadsman_broker.core.tasks import TaskRow, live_row_of
+
+
+class Outbox:
+    """Touched rows are written as they stand when the step ends, each once, however often they changed."""
+
+    __slots__ = (
+        "checkpoints",
+        "ended",
+        "fences",
+        "forgotten",
+        "history",
+        "namespaces",
+        "new",
+        "purged",
+        "revived",
+        "service_times",
+        "totals",
+        "touched",
+    )
+
+    def __init__(self) -> None:
+        self.new: list[tuple[TaskRow, NewTask]] = []
+        self.touched: dict[int, TaskRow] = {}
+        self.revived: list[TaskRow] = []
+        self.checkpoints: dict[int, bytes] = {}
+        self.history: list[HistoryRow] = []
+        self.ended: dict[int, Ending] = {}
+        self.purged: list[PurgedRow] = []
+        self.namespaces: dict[str, NamespaceRow] = {}
+        self.fences: dict[str, FenceRow | None] = {}
+        self.totals: set[Queue] = set()
+        self.service_times: dict[QueueKey, tuple[float, ...]] = {}
+        self.forgotten: list[QueueKey] = []
+
+    def accept(self, row: TaskRow, task: NewTask) -> None:
+        """Write a new task."""
+        self.new.append((row, task))
+
+    def record(self, row: TaskRow, now: float, event: str, worker: str | None, detail: str | None) -> None:
+        """Add to a task's history."""
+        row.history += 1
+        self.touched[row.seq] = row
+        self.history.append(HistoryRow(row.seq, row.history, now, event, row.epoch, worker, detail))
+
+    def end(self, row: TaskRow, ending: Ending) -> None:
+        """Write the end of a task; what was still to be written of it is part of the ending."""
+        self.touched.pop(row.seq, None)
+        self.ended[row.seq] = ending
+
+    def changes(self, now: float, next_seq: int) -> Changes:
+        """Return what was gathered, as rows of the moment."""
+        touched = self.touched
+        for row, _ in self.new:
+            touched.pop(row.seq, None)
+        for row in self.revived:
+            touched.pop(row.seq, None)
+        return Changes(
+            at=now,
+            next_seq=next_seq,
+            accepted=[
+                AcceptedRow(
+                    live_row_of(row),
+                    task.name,
+                    task.payload,
+                    task.idempotency_key,
+                    task.fingerprint,
+                    task.traceparent,
+                )
+                for row, task in self.new
+            ],
+            revived=[live_row_of(row) for row in self.revived],
+            updated=[live_row_of(row) for row in touched.values()],
+            checkpoints=self.checkpoints,
+            history=self.history,
+            ended=[*self.ended.values()],
+            purged=self.purged,
+            namespaces=self.namespaces,
+            fences=self.fences,
+            totals={queue.key: queue.totals.row() for queue in self.totals},
+            service_times=self.service_times,
+            forgotten=self.forgotten,
+        )

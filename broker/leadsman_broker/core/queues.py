@@ -1,0 +1,238 @@
+"""A queue: the tasks of one capability in one namespace, by where they stand, and its rules.
+
+It refers to tasks by seq only. All counts are kept here as tasks come and go; the property tests recount them.
+"""
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman_broker.core.bands import Band, Tasks
+from leadsman_broker.core.rows import QueueKey
+from leadsman_broker.core.service_times import DrainRate, ServiceTimes
+from leadsman_broker.core.tasks import DELAYED, LEASED, READY, TaskRow
+from leadsman_broker.core.totals import Totals
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.waiting import Entry
+
+PRIORITIES = 10
+
+
+class Queue:
+    """Ready tasks in bands by priority, delayed ones by due time, and counts of both and of the leased."""
+
+    __slots__ = (
+        "_delayed",
+        "_soon",
+        "backing_off",
+        "bands",
+        "configured",
+        "dead",
+        "delayed",
+        "depth_by_tenant",
+        "drain",
+        "due_soon",
+        "key",
+        "leased",
+        "picks",
+        "ready",
+        "ready_by_priority",
+        "rules",
+        "service_times",
+        "suspects",
+        "totals",
+        "waiters",
+    )
+
+    def __init__(self, key: QueueKey, rules: CapabilityConfig, *, configured: bool) -> None:
+        self.key = key
+        self.rules = rules
+        self.configured = configured
+        """False: no longer listed, kept for the tasks it holds; it takes no new work."""
+        self.bands: list[Band | None] = [None] * PRIORITIES
+        self.ready_by_priority = [0] * PRIORITIES
+        """Ready tasks in the bands, without suspects."""
+        self.suspects: list[int] = []
+        """Ready tasks that wait for a worker that holds nothing; few, oldest arrival first."""
+        self.ready = 0
+        self.delayed = 0
+        self.backing_off = 0
+        """Of the delayed, those that wait for a retry."""
+        self.leased = 0
+        self.dead = 0
+        self.due_soon = 0
+        self.depth_by_tenant: dict[str, int] = {}
+        """Ready and delayed tasks of each tenant that has any."""
+        self.picks = 0
+        self.waiters: list[Entry] = []
+        """Heap of parked lease calls, see `waiting`."""
+        self.service_times = ServiceTimes()
+        self.drain = DrainRate()
+        self.totals = Totals()
+        self._delayed: list[tuple[float, int]] = []
+        self._soon: list[tuple[float, int]] = []
+
+    @property
+    def depth(self) -> int:
+        """Return what admission counts."""
+        return self.ready + self.delayed
+
+    @property
+    def holds_tasks(self) -> bool:
+        """Say whether dropping the queue would drop a task."""
+        return bool(self.ready or self.delayed or self.leased or self.dead)
+
+    def add_fresh(self, row: TaskRow) -> None:
+        """Take in a task that is ready at accept."""
+        row.state = READY
+        self.ready += 1
+        self._count_depth(row.tenant, 1)
+        priority = row.priority
+        self.ready_by_priority[priority] += 1
+        band = self.bands[priority]
+        if band is None:
+            band = self.bands[priority] = Band()
+        band.append(row)
+
+    def add_returned(self, row: TaskRow, tasks: Tasks) -> None:
+        """Take in a task that comes back and is ready; a suspect waits apart."""
+        row.state = READY
+        self.ready += 1
+        self._count_depth(row.tenant, 1)
+        if row.suspect:
+            self.suspects.append(row.seq)
+        else:
+            self._insert(row, tasks)
+
+    def add_delayed(self, row: TaskRow) -> None:
+        """Take in a task that is due later."""
+        row.state = DELAYED
+        self.delayed += 1
+        self._count_depth(row.tenant, 1)
+        heappush(self._delayed, (row.due_at, row.seq))
+        if row.backing_off:
+            self.backing_off += 1
+        else:
+            heappush(self._soon, (row.due_at, row.seq))
+
+    def remove(self, row: TaskRow) -> None:
+        """Let go of a task that is ready or delayed and was not taken; its entries are skipped later."""
+        if row.state is DELAYED:
+            self._leave_delayed(row)
+        else:
+            self.ready -= 1
+            if row.suspect:
+                self.suspects.remove(row.seq)
+            else:
+                self.ready_by_priority[row.priority] -= 1
+        self._count_depth(row.tenant, -1)
+
+    def take(self, priority: int, tasks: Tasks) -> TaskRow | None:
+        """Remove and return the oldest ready task of a band; it is the caller's then, counted as leased."""
+        band = self.bands[priority]
+        row = band.take(tasks) if band is not None else None
+        if row is not None:
+            self.ready_by_priority[priority] -= 1
+            self._taken(row)
+        return row
+
+    def take_suspect(self, row: TaskRow) -> None:
+        """Remove a suspect; it is the caller's then, counted as leased."""
+        self.suspects.remove(row.seq)
+        self._taken(row)
+
+    def give_up_suspicion(self, row: TaskRow, tasks: Tasks) -> None:
+        """Let any worker have a suspect."""
+        self.suspects.remove(row.seq)
+        row.suspect = False
+        self._insert(row, tasks)
+
+    def next_due(self, tasks: Tasks) -> float | None:
+        """Return when the next delayed task is due."""
+        return _next(self._delayed, tasks)
+
+    def next_soon(self, tasks: Tasks) -> float | None:
+        """Return when the next delayed task, not yet counted, comes within the start-up time."""
+        due = _next(self._soon, tasks)
+        return None if due is None else due - self.rules.startup_seconds
+
+    def count_soon(self, tasks: Tasks, now: float) -> bool:
+        """Count delayed tasks that came within the start-up time into `due_soon`; say whether there were any."""
+        before = self.due_soon
+        while (comes := self.next_soon(tasks)) is not None and comes <= now:
+            row = tasks[heappop(self._soon)[1]]
+            row.soon = True
+            self.due_soon += 1
+        return self.due_soon != before
+
+    def recount_soon(self, tasks: Tasks) -> None:
+        """Start `due_soon` anew, after the start-up time has changed."""
+        self._soon = []
+        self.due_soon = 0
+        for due, seq in self._delayed:
+            row = tasks.get(seq)
+            if row is not None and row.state is DELAYED and row.due_at == due:
+                row.soon = False
+                if not row.backing_off:
+                    self._soon.append((due, seq))
+        heapify(self._soon)
+
+    def promote(self, tasks: Tasks, now: float, limit: int) -> int:
+        """Make delayed tasks ready that are due, at most `limit`; return how many there were."""
+        moved = 0
+        while moved < limit and (due := _next(self._delayed, tasks)) is not None and due <= now:
+            row = tasks[heappop(self._delayed)[1]]
+            self._leave_delayed(row)
+            row.backing_off = False
+            self._count_depth(row.tenant, -1)
+            self.add_returned(row, tasks)
+            moved += 1
+        return moved
+
+    def oldest_since(self, tasks: Tasks) -> float | None:
+        """Return since when the longest waiting ready task could have been leased."""
+        found = [tasks[seq].due_at for seq in self.suspects]
+        for priority, count in enumerate(self.ready_by_priority):
+            band = self.bands[priority]
+            if count and band is not None and (since := band.oldest_since(tasks)) is not None:
+                found.append(since)
+        return min(found, default=None)
+
+    def _insert(self, row: TaskRow, tasks: Tasks) -> None:
+        self.ready_by_priority[row.priority] += 1
+        band = self.bands[row.priority]
+        if band is None:
+            band = self.bands[row.priority] = Band()
+        band.insert(row, tasks)
+
+    def _taken(self, row: TaskRow) -> None:
+        row.state = LEASED
+        self.ready -= 1
+        self.leased += 1
+        self._count_depth(row.tenant, -1)
+
+    def _leave_delayed(self, row: TaskRow) -> None:
+        self.delayed -= 1
+        if row.backing_off:
+            self.backing_off -= 1
+        if row.soon:
+            row.soon = False
+            self.due_soon -= 1
+
+    def _count_depth(self, tenant: str, change: int) -> None:
+        depth = self.depth_by_tenant.get(tenant, 0) + change
+        if depth:
+            self.depth_by_tenant[tenant] = depth
+        else:
+            self.depth_by_tenant.pop(tenant, None)
+
+
+def _next(heap: list[tuple[float, int]], tasks: Tasks) -> float | None:
+    while heap:
+        due, seq = heap[0]
+        row = tasks.get(seq)
+        if row is not None and row.state is DELAYED and row.due_at == due:
+            return due
+        heappop(heap)
+    return None

@@ -1,0 +1,45 @@
+"""Heartbeats: one call renews every lease of a worker and tells it what the broker wants of it."""
+
+from typing import TYPE_CHECKING
+
+from leadsman.wire.leases import LeaseStatus
+from leadsman_broker.core.commands import Beat, Heartbeat
+from leadsman_broker.core.ids import parse_token
+from leadsman_broker.core.leases import attempt_end, give_back_missing, reclaim, renew
+from leadsman_broker.core.results import BeatOutcome, HeartbeatOutcome
+from leadsman_broker.core.settlements import leased_task, save_checkpoint
+from leadsman_broker.core.waiting import end_for_fence
+from leadsman_broker.core.workers import WorkerRow, hear
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.state import State
+
+
+def heartbeat(state: "State", command: Heartbeat) -> HeartbeatOutcome:
+    """Renew what the worker lists and still holds. Writes nothing unless a checkpoint is carried."""
+    worker = hear(state, command.worker, command.capabilities, command.slots)
+    if worker.draining != command.draining:
+        worker.draining = command.draining
+        state.worker_changed(worker, urgent=True)
+        end_for_fence(state, worker)
+    held: set[int] = set()
+    outcomes = [_beat(state, worker, beat, held) for beat in command.leases]
+    if worker.leases:
+        give_back_missing(state, worker, held)
+    return HeartbeatOutcome(worker.state, tuple(outcomes))
+
+
+def _beat(state: "State", worker: WorkerRow, beat: Beat, held: set[int]) -> BeatOutcome:
+    token = parse_token(beat.token)
+    row = leased_task(state, worker.key[0], token) if token is not None else None
+    if row is None or row.lease is None or row.lease.worker is not worker:
+        return BeatOutcome(beat.token, LeaseStatus.LEASE_LOST)
+    if state.now >= attempt_end(row, row.lease):
+        reclaim(state, row)
+        return BeatOutcome(beat.token, LeaseStatus.LEASE_LOST)
+    held.add(row.seq)
+    renew(state, row, row.lease)
+    if beat.checkpoint is not None:
+        save_checkpoint(state, row, beat.checkpoint)
+    status = LeaseStatus.CANCELLED if row.cancel else LeaseStatus.OK
+    return BeatOutcome(beat.token, status, row.lease.expires_at)

@@ -1,0 +1,99 @@
+"""A core from a store's rows: what a start does."""
+
+from typing import TYPE_CHECKING
+
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman_broker.core.holding import hold
+from leadsman_broker.core.leases import extend
+from leadsman_broker.core.placement import watch_delayed, watch_expiry
+from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.rows import LiveRow, QueueKey, Standing, Stored
+from leadsman_broker.core.service_times import ServiceTimes
+from leadsman_broker.core.tasks import LEASED, Lease, TaskRow, task_from
+from leadsman_broker.core.timers import watch_suspects, watch_workers
+from leadsman_broker.core.totals import Totals
+from leadsman_broker.core.workers import known_worker
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.state import State
+
+
+def restore(state: "State", stored: Stored) -> None:
+    """Fill an empty state. Leases are extended: their workers could not renew them while there was no broker."""
+    state.next_seq = stored.next_seq
+    for fence in stored.fences:
+        state.fences[fence.pod_uid] = fence
+        state.alarms.sooner("fences", fence.expires_at)
+    for namespace in stored.namespaces:
+        state.namespaces[namespace.namespace] = namespace
+        for rules in namespace.capabilities:
+            _queue(state, (namespace.namespace, rules.name), rules, configured=True)
+        for rules in namespace.retained:
+            _queue(state, (namespace.namespace, rules.name), rules, configured=False)
+    for key, dead in stored.dead.items():
+        _queue(state, key).dead = dead
+    for row in stored.tasks:
+        _place(state, row)
+
+    for queue in [*state.queues.values()]:
+        key = queue.key
+        if not queue.configured and not queue.holds_tasks:
+            del state.queues[key]
+            continue
+        if key in stored.totals:
+            queue.totals = Totals(stored.totals[key])
+        if key in stored.service_times:
+            queue.service_times = ServiceTimes(stored.service_times[key])
+        watch_delayed(state, queue)
+        watch_suspects(state, queue)
+        state.queue_changed(queue)
+    watch_workers(state)
+
+
+def _queue(
+    state: "State", key: QueueKey, rules: CapabilityConfig | None = None, *, configured: bool = False
+) -> Queue:
+    queue = state.queues.get(key)
+    if queue is None:
+        rules = rules if rules is not None else CapabilityConfig(name=key[1])
+        queue = state.queues[key] = Queue(key, rules, configured=configured)
+    return queue
+
+
+def _place(state: "State", stored: LiveRow) -> None:
+    queue = state.queues.get((stored.namespace, stored.capability))
+    if queue is None:
+        queue = _queue(state, (stored.namespace, stored.capability))
+    row = task_from(stored, queue)
+    state.tasks[row.seq] = row
+    if row.expires_at is not None:
+        watch_expiry(state, row)
+    if stored.standing.lease_pod is not None:
+        _hold(state, row, stored.standing)
+    elif row.due_at > state.now:
+        queue.add_delayed(row)
+    elif row.epoch == 0 and row.due_at == row.accepted_at:
+        queue.add_fresh(row)
+    else:
+        row.backing_off = False
+        queue.add_returned(row, state.tasks)
+
+
+def _hold(state: "State", row: TaskRow, standing: Standing) -> None:
+    queue = row.queue
+    worker = known_worker(state, (queue.key[0], standing.lease_pod or "", standing.lease_incarnation or ""))
+    worker.pool = standing.lease_pool
+    started_at = standing.lease_started_at or state.now
+    slack = queue.rules.lease_seconds * state.settings.reclaim_jitter * state.rand.random()
+    lease = Lease(
+        worker, standing.lease_attempt_id or "", started_at, standing.lease_expires_at or state.now, slack
+    )
+    extend(row, lease, state.now)
+    lease.wakes_at = lease.expires_at + slack
+    if not worker.leases or started_at >= worker.last_end:
+        worker.answered = lease.attempt_id
+        worker.last_end = started_at  # the newest grant is the best guess at when it was last active
+    row.state = LEASED
+    queue.leased += 1
+    hold(state, row, lease)
+    worker.slots = max(worker.slots, len(worker.leases))

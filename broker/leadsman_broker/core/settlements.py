@@ -1,0 +1,182 @@
+"""Ack, nack and release: how a lease ends by the worker's own word.
+
+A token is good for one settlement. The last one of a task is kept with its answer, so that a call repeated after a
+lost reply gets that answer, and another kind of call with the same token is told so. Nothing ever answers success
+without having had its effect.
+"""
+
+from typing import TYPE_CHECKING
+
+from leadsman.wire.tasks import TaskState
+from leadsman_broker.core.attempts import EndReason, count_failure, count_release, retry_delay
+from leadsman_broker.core.commands import Ack, Nack, Release
+from leadsman_broker.core.ids import Token, parse_token, seq_of
+from leadsman_broker.core.placement import finish, requeue
+from leadsman_broker.core.results import Settled
+from leadsman_broker.core.rows import Standing
+from leadsman_broker.core.tasks import Settlement, TaskRow
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.state import State
+
+ACK = "ack"
+NACK = "nack"
+RELEASE = "release"
+
+LOST = Settled(ok=False, code="lease_lost")
+UNKNOWN = Settled(ok=False, code="unknown_task")
+
+
+def ack(state: "State", command: Ack) -> Settled:
+    """Complete a task: while leased, or late, after a reclaim and before anyone else has it."""
+    found = _find(state, command.namespace, command.token, ACK)
+    if isinstance(found, Settled):
+        return found
+    limit = state.settings.max_result_bytes
+    if command.result is not None and len(command.result) > limit:
+        return _too_large("result_too_large", len(command.result), limit)
+    row = found
+    late = row.lease is None
+    if row.lease is not None:
+        row.queue.service_times.add(state.now - row.lease.started_at)
+        state.alarms.sooner(("service", row.queue.key), state.now + state.settings.service_times_flush_seconds)
+    row.settled = Settlement(row.epoch, ACK, TaskState.COMPLETED)
+    finish(state, row, TaskState.COMPLETED, result=command.result, late=late)
+    return Settled(ok=True, state=TaskState.COMPLETED, late=late)
+
+
+def nack(state: "State", command: Nack) -> Settled:
+    """Count a failure; the task waits for its next attempt, or is dead."""
+    found = _find(state, command.namespace, command.token, NACK)
+    if isinstance(found, Settled):
+        return found
+    row = found
+    refusal = _checkpoint(state, row, command.checkpoint)
+    if refusal is not None:
+        return refusal
+    row.queue.totals.failed += 1
+    state.out.totals.add(row.queue)
+    dead = count_failure(row, retry=command.retry)
+    error = (command.error_type, command.error_message)
+    state.out.record(row, state.now, "failed", _holder(row), ": ".join(part for part in error if part))
+    if row.cancel:
+        return _settle_end(state, row, NACK, EndReason.CANCELLED, error)
+    if dead is not None:
+        return _settle_end(state, row, NACK, dead, error)
+    delay = retry_delay(row, state.settings, state.rand, at_least=command.retry_after_seconds or 0.0)
+    return _settle_requeue(state, row, NACK, delay)
+
+
+def release(state: "State", command: Release) -> Settled:
+    """Give a task back unharmed. Free, but from the second time on it waits a little, and not for ever."""
+    found = _find(state, command.namespace, command.token, RELEASE)
+    if isinstance(found, Settled):
+        return found
+    row = found
+    refusal = _checkpoint(state, row, command.checkpoint)
+    if refusal is not None:
+        return refusal
+    dead = count_release(row, state.settings)
+    state.out.record(row, state.now, "released", _holder(row), command.reason or None)
+    if row.cancel:
+        return _settle_end(state, row, RELEASE, EndReason.CANCELLED)
+    if dead is not None:
+        return _settle_end(state, row, RELEASE, dead)
+    gap = state.settings.release_gap_seconds if row.releases > 1 else 0.0
+    return _settle_requeue(state, row, RELEASE, max(command.delay_seconds, gap))
+
+
+def save_checkpoint(state: "State", row: TaskRow, checkpoint: bytes) -> None:
+    """Keep a checkpoint for the next attempt. It shows progress: the count towards poison starts anew."""
+    state.out.checkpoints[row.seq] = checkpoint
+    if row.poison:
+        row.poison = 0
+        state.out.touched[row.seq] = row
+
+
+def leased_task(state: "State", namespace: str, token: Token) -> TaskRow | None:
+    """Return the task that this token holds now."""
+    row = state.tasks.get(seq_of(token.task_id) or 0)
+    if row is None or row.lease is None or row.id != token.task_id or row.queue.key[0] != namespace:
+        return None
+    return row if row.epoch == token.epoch and row.secret == token.secret else None
+
+
+def _find(state: "State", namespace: str, text: str, op: str) -> TaskRow | Settled:
+    """Return the task that a token may settle, or the answer if it may not."""
+    token = parse_token(text)
+    if token is None:
+        return UNKNOWN
+    row = state.tasks.get(seq_of(token.task_id) or 0)
+    if row is None or row.id != token.task_id:
+        ended = state.loaded.ended.get(token.task_id)
+        if ended is None or ended.live.namespace != namespace or ended.visible_until <= state.now:
+            return UNKNOWN
+        standing = ended.live.standing
+        if standing.settled_state is None or standing.settled_epoch != token.epoch or _forged(token, standing):
+            return LOST
+        settled = Settlement(standing.settled_epoch, standing.settled_op, standing.settled_state)
+        return _repeat(settled, op, late=ended.late)
+    if row.queue.key[0] != namespace:
+        return UNKNOWN
+    if _forged(token, row):
+        return LOST
+    if row.settled is not None and row.settled.epoch == token.epoch:
+        return _repeat(row.settled, op, late=False)
+    if token.epoch != row.epoch or (row.lease is None and op != ACK):
+        return LOST
+    return row
+
+
+def _forged(token: Token, task: TaskRow | Standing) -> bool:
+    """Say whether a token names the newest delivery without knowing its secret; older secrets are not kept."""
+    return token.epoch == task.epoch and token.secret != task.secret
+
+
+def _repeat(settled: Settlement, op: str, *, late: bool) -> Settled:
+    if settled.op == op:
+        return Settled(ok=True, state=settled.state, late=late)
+    return Settled(
+        ok=False,
+        state=settled.state,
+        code="already_settled",
+        detail=f"this lease ended with {settled.op}; the task became {settled.state.value}",
+    )
+
+
+def _checkpoint(state: "State", row: TaskRow, checkpoint: bytes | None) -> Settled | None:
+    if checkpoint is None:
+        return None
+    limit = state.settings.max_checkpoint_bytes
+    if len(checkpoint) > limit:
+        return _too_large("checkpoint_too_large", len(checkpoint), limit)
+    save_checkpoint(state, row, checkpoint)
+    return None
+
+
+def _too_large(code: str, size: int, limit: int) -> Settled:
+    return Settled(
+        ok=False, code=code, detail=f"{size} bytes of JSON, at most {limit} are kept; the lease still holds"
+    )
+
+
+def _settle_end(
+    state: "State", row: TaskRow, op: str, reason: EndReason, error: tuple[str, str] | None = None
+) -> Settled:
+    outcome = TaskState.CANCELLED if reason is EndReason.CANCELLED else TaskState.DEAD
+    row.settled = Settlement(row.epoch, op, outcome)
+    finish(state, row, outcome, reason=reason, error=error)
+    return Settled(ok=True, state=outcome)
+
+
+def _settle_requeue(state: "State", row: TaskRow, op: str, delay: float) -> Settled:
+    outcome = TaskState.DELAYED if delay > 0 else TaskState.READY
+    if row.expires_at is not None and row.expires_at <= state.now:
+        outcome = TaskState.EXPIRED
+    row.settled = Settlement(row.epoch, op, outcome)
+    requeue(state, row, delay=delay)
+    return Settled(ok=True, state=outcome)
+
+
+def _holder(row: TaskRow) -> str | None:
+    return row.lease.worker.id if row.lease is not None else None

@@ -1,0 +1,93 @@
+"""All that the core remembers. Rules live in the modules beside it; this one only holds and marks."""
+
+from leadsman_broker.core.alarms import Alarms
+from leadsman_broker.core.outbox import Outbox
+from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.randomness import Randomness
+from leadsman_broker.core.results import Answer
+from leadsman_broker.core.rows import FenceRow, Loaded, NamespaceRow, QueueKey, WorkerKey
+from leadsman_broker.core.settings import Settings
+from leadsman_broker.core.tasks import TaskRow
+from leadsman_broker.core.waiting import Call
+from leadsman_broker.core.workers import WorkerRow
+
+
+class State:
+    """Live tasks, queues, workers, fences, and the heaps of what happens when."""
+
+    __slots__ = (
+        "alarms",
+        "answers",
+        "call_ends",
+        "calls",
+        "changed_queues",
+        "changed_workers",
+        "expiries",
+        "fences",
+        "fences_changed",
+        "hot",
+        "lease_ends",
+        "loaded",
+        "namespaces",
+        "next_seq",
+        "now",
+        "out",
+        "pods",
+        "queues",
+        "rand",
+        "settings",
+        "stamp",
+        "tasks",
+        "urgent",
+        "workers",
+    )
+
+    def __init__(self, settings: Settings, now: float, rand: Randomness) -> None:
+        self.settings = settings
+        self.now = now
+        """The broker's clock in the current step."""
+        self.rand = rand
+        self.loaded = Loaded()
+        """What the store holds that the commands of the step need, and what they have changed of it."""
+        self.next_seq = 1
+        self.tasks: dict[int, TaskRow] = {}
+        """Live tasks by seq."""
+        self.queues: dict[QueueKey, Queue] = {}
+        self.namespaces: dict[str, NamespaceRow] = {}
+        self.workers: dict[WorkerKey, WorkerRow] = {}
+        self.pods: dict[str, set[WorkerKey]] = {}
+        self.fences: dict[str, FenceRow] = {}
+
+        self.calls: dict[int, Call] = {}
+        """Parked lease calls by number."""
+        self.stamp = 0
+        self.hot: dict[QueueKey, None] = {}
+        """Queues to look at in the next dispatch, in order of arrival."""
+        self.answers: list[Answer] = []
+
+        self.lease_ends: list[tuple[float, int, int]] = []
+        """Heap of (reclaim time, seq, epoch); an entry may be earlier than the truth, never later."""
+        self.expiries: list[tuple[float, int]] = []
+        """Heap of (end of ttl, seq)."""
+        self.call_ends: list[tuple[float, int]] = []
+        """Heap of (end of wait, call)."""
+        self.alarms = Alarms()
+        """Delayed tasks, start-up horizons, suspects, service times, fences: see `timers`."""
+
+        self.out = Outbox()
+        self.changed_queues: set[QueueKey] = set()
+        self.changed_workers: set[WorkerKey] = set()
+        self.fences_changed = False
+        self.urgent = False
+
+    def queue_changed(self, queue: Queue, *, urgent: bool = False) -> None:
+        """Note that a queue's stats are not what they were."""
+        self.changed_queues.add(queue.key)
+        if urgent:
+            self.urgent = True
+
+    def worker_changed(self, worker: WorkerRow, *, urgent: bool = False) -> None:
+        """Note that a worker's stats are not what they were."""
+        self.changed_workers.add(worker.key)
+        if urgent:
+            self.urgent = True

@@ -1,0 +1,71 @@
+"""What the scaler is told of a queue, a worker and the fences: from memory, at a cost free of the depth."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from leadsman.reasons import Reason
+from leadsman.wire.stats import CapabilityStats, FenceStats, WorkerStats
+from leadsman_broker.core.workers import WorkerRow
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.queues import Queue
+    from leadsman_broker.core.state import State
+
+
+def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
+    """Return one queue at `now`."""
+    tasks = state.tasks
+    queue.count_soon(tasks, now)
+    due = queue.next_due(tasks)
+    since = queue.oldest_since(tasks)
+    blocked = {Reason.DELAYED: queue.delayed - queue.backing_off, Reason.BACKOFF: queue.backing_off}
+    totals = queue.totals
+    return CapabilityStats(
+        namespace=queue.key[0],
+        name=queue.key[1],
+        ready=queue.ready,
+        delayed=queue.delayed,
+        leased=queue.leased,
+        dead=queue.dead,
+        waiting=queue.ready,
+        leasable=queue.ready,
+        due_soon=queue.due_soon,
+        next_due_seconds=None if due is None else max(0.0, due - now),
+        oldest_age_seconds=None if since is None else max(0.0, now - since),
+        service_seconds=queue.service_times.mean(),
+        blocked={reason.value: count for reason, count in blocked.items() if count},
+        accepted_total=totals.accepted,
+        completed_total=totals.completed,
+        failed_total=totals.failed,
+        reclaimed_total=totals.reclaimed,
+        refused_total=totals.refused,
+        configured=queue.configured,
+    )
+
+
+def worker_stats(state: "State", worker: WorkerRow, now: float) -> WorkerStats:
+    """Return one worker at `now`."""
+    held = Counter(state.tasks[seq].queue.key[1] for seq in worker.leases)
+    return WorkerStats(
+        id=worker.id,
+        pod_uid=worker.key[1],
+        namespace=worker.key[0],
+        pool=worker.pool,
+        capabilities=list(worker.capabilities),
+        slots=worker.slots,
+        leases=len(worker.leases),
+        leases_by_capability=dict(held),
+        idle_seconds=0.0 if worker.leases else max(0.0, now - worker.idle_since),
+        last_heard_seconds=max(0.0, now - worker.heard_at),
+        parked=worker.call is not None,
+        state=worker.state,
+        operation=worker.fence.operation if worker.fence is not None else None,
+    )
+
+
+def fence_stats(state: "State", now: float) -> list[FenceStats]:
+    """Return the fences in force."""
+    return [
+        FenceStats(pod_uid=row.pod_uid, operation=row.operation, expires_in_seconds=max(0.0, row.expires_at - now))
+        for row in state.fences.values()
+    ]

@@ -1,0 +1,28 @@
+"""Counters of a queue that only grow."""
+
+from leadsman_broker.core.rows import TotalsRow
+
+
+class Totals:
+    """What happened to the tasks of a queue since it was first seen; kept in the store."""
+
+    __slots__ = TotalsRow._fields
+
+    accepted: int
+    completed: int
+    failed: int
+    reclaimed: int
+    refused: int
+    late_acks: int
+    dead: int
+    expired: int
+    cancelled: int
+
+    def __init__(self, row: TotalsRow | None = None) -> None:
+        row = row if row is not None else TotalsRow()
+        for field in TotalsRow._fields:
+            setattr(self, field, getattr(row, field))
+
+    def row(self) -> TotalsRow:
+        """Return them as stored."""
+        return TotalsRow(*[getattr(self, field) for field in TotalsRow._fields])

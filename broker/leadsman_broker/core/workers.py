@@ -1,0 +1,110 @@
+"""The workers the broker has heard of, and the pods they live in."""
+
+from typing import TYPE_CHECKING
+
+from leadsman.wire.leases import WorkerState
+from leadsman_broker.core.commands import Worker
+from leadsman_broker.core.rows import FenceRow, WorkerKey, worker_id
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.state import State
+    from leadsman_broker.core.waiting import Call
+
+
+class WorkerRow:
+    """One life of one worker process. What it holds is the truth that every slot count is derived from."""
+
+    __slots__ = (
+        "alone",
+        "answered",
+        "call",
+        "capabilities",
+        "draining",
+        "fence",
+        "heard_at",
+        "idle_since",
+        "key",
+        "last_end",
+        "last_served",
+        "leases",
+        "pod_name",
+        "pool",
+        "slots",
+    )
+
+    def __init__(self, key: WorkerKey, now: float) -> None:
+        self.key = key
+        self.pool: str | None = None
+        self.pod_name: str | None = None
+        self.capabilities: tuple[str, ...] = ()
+        self.slots = 0
+        self.draining = False
+        self.fence: FenceRow | None = None
+        """The fence on its pod."""
+        self.leases: set[int] = set()
+        """seqs of the tasks it holds."""
+        self.alone = False
+        """It holds a suspect task and gets nothing beside it."""
+        self.heard_at = now
+        self.idle_since = now
+        self.last_end = 0.0
+        """When a lease of its last ended."""
+        self.last_served = ""
+        """The capability it was last given a task of."""
+        self.call: Call | None = None
+        """Its parked lease call."""
+        self.answered = ""
+        """attempt_id of the last lease call that was given something."""
+
+    @property
+    def id(self) -> str:
+        """Return the id by which people know it."""
+        return worker_id(self.key)
+
+    @property
+    def state(self) -> WorkerState:
+        """Return what the broker wants of it."""
+        if self.fence is not None:
+            return WorkerState.FENCED
+        return WorkerState.DRAINING if self.draining else WorkerState.ACTIVE
+
+
+def hear(state: "State", who: Worker, capabilities: tuple[str, ...], slots: int) -> WorkerRow:
+    """Note that a worker called, and who it says it is."""
+    worker = known_worker(state, (who.namespace, who.pod_uid, who.incarnation))
+    worker.heard_at = state.now
+    if worker.slots != slots or worker.capabilities != capabilities or worker.pool != who.pool:
+        worker.slots = slots
+        worker.capabilities = capabilities
+        worker.pool = who.pool
+        state.worker_changed(worker, urgent=True)
+    worker.pod_name = who.pod_name
+    return worker
+
+
+def known_worker(state: "State", key: WorkerKey) -> WorkerRow:
+    """Return a worker, new if it was not known; a fence on its pod binds it from the start."""
+    worker = state.workers.get(key)
+    if worker is None:
+        worker = state.workers[key] = WorkerRow(key, state.now)
+        worker.fence = state.fences.get(key[1])
+        state.pods.setdefault(key[1], set()).add(key)
+        state.worker_changed(worker, urgent=True)
+    return worker
+
+
+def forget_silent(state: "State") -> None:
+    """Forget the workers that hold nothing, wait for nothing and were not heard for long."""
+    before = state.now - state.settings.worker_forget_seconds
+    silent = [
+        worker
+        for worker in state.workers.values()
+        if worker.heard_at <= before and not worker.leases and worker.call is None
+    ]
+    for worker in silent:
+        del state.workers[worker.key]
+        incarnations = state.pods[worker.key[1]]
+        incarnations.discard(worker.key)
+        if not incarnations:
+            del state.pods[worker.key[1]]
+        state.worker_changed(worker, urgent=True)

@@ -1,0 +1,250 @@
+"""The store without a disk: for `--memory`, for development and for tests. Nothing outlives the process."""
+
+from collections import deque
+from typing import NamedTuple
+
+from leadsman.wire.tasks import TaskState
+from leadsman_broker.core.ids import seq_of
+from leadsman_broker.core.rows import (
+    HISTORY_LIMIT,
+    AcceptedRow,
+    Changes,
+    Ending,
+    FenceRow,
+    HistoryRow,
+    KeyId,
+    KeyRow,
+    LiveRow,
+    Loaded,
+    NamespaceRow,
+    Needs,
+    PurgedRow,
+    QueueKey,
+    Stored,
+    TotalsRow,
+)
+from leadsman_broker.store.errors import StoreFencedError
+from leadsman_broker.store.interface import Delivery, Space, TaskRecord
+
+
+class _Kept(NamedTuple):
+    """What of a task never changes."""
+
+    name: str
+    key: str | None
+    fingerprint: bytes
+    traceparent: str | None
+
+
+class MemoryTables:
+    """The contents, apart from the store that has them open: a second store on them takes over from the first."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.next_seq = 1
+        self.last_at = 0.0
+        self.live: dict[int, LiveRow] = {}
+        self.kept: dict[int, _Kept] = {}
+        self.payloads: dict[int, bytes] = {}
+        self.checkpoints: dict[int, bytes] = {}
+        self.history: dict[int, deque[HistoryRow]] = {}
+        self.ended: dict[int, Ending] = {}
+        self.keys: dict[KeyId, tuple[str, bytes]] = {}
+        self.namespaces: dict[str, NamespaceRow] = {}
+        self.fences: dict[str, FenceRow] = {}
+        self.totals: dict[QueueKey, TotalsRow] = {}
+        self.service_times: dict[QueueKey, tuple[float, ...]] = {}
+
+
+class MemoryStore:
+    """Implements `store.interface.Store`."""
+
+    def __init__(self, tables: MemoryTables | None = None) -> None:
+        self._tables = tables if tables is not None else MemoryTables()
+        self._tables.generation += 1
+        self._generation = self._tables.generation
+
+    @property
+    def generation(self) -> int:
+        """Grow by one at every opening of the same tables."""
+        return self._generation
+
+    def load(self) -> Stored:
+        """Return everything a core starts from."""
+        tables = self._tables
+        dead: dict[QueueKey, int] = {}
+        for ending in tables.ended.values():
+            if ending.ended.state is TaskState.DEAD:
+                key = (ending.ended.live.namespace, ending.ended.live.capability)
+                dead[key] = dead.get(key, 0) + 1
+        return Stored(
+            tasks=[tables.live[seq] for seq in sorted(tables.live)],
+            next_seq=tables.next_seq,
+            last_at=tables.last_at,
+            dead=dead,
+            namespaces=[*tables.namespaces.values()],
+            fences=[*tables.fences.values()],
+            totals=dict(tables.totals),
+            service_times=dict(tables.service_times),
+        )
+
+    def read(self, needs: Needs) -> Loaded:
+        """Return the rows that commands need."""
+        tables = self._tables
+        loaded = Loaded()
+        for key in needs.keys:
+            held = tables.keys.get(key)
+            if held is not None:
+                task_id, fingerprint = held
+                ending = self._ending(task_id)
+                state = ending.ended.state if ending is not None else None
+                loaded.keys[key] = KeyRow(
+                    task_id, fingerprint, state, ending.ended.ended_at if ending is not None else None
+                )
+        for task_id in needs.ended:
+            ending = self._ending(task_id)
+            if ending is not None:
+                loaded.ended[task_id] = ending.ended
+        if needs.purge_limit:
+            due = [ending.ended for ending in tables.ended.values() if ending.ended.purge_at <= needs.purge_before]
+            due.sort(key=lambda ended: (ended.purge_at, ended.live.seq))
+            loaded.purge = [
+                PurgedRow(ended.live.seq, ended.live.id, ended.live.namespace, ended.live.capability, ended.state)
+                for ended in due[: needs.purge_limit]
+            ]
+        return loaded
+
+    def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
+        """Return payload and more of live tasks, by id."""
+        tables = self._tables
+        found = {}
+        for task_id in task_ids:
+            live = tables.live.get(seq_of(task_id) or 0)
+            if live is not None and live.id == task_id:
+                kept = tables.kept[live.seq]
+                checkpoint = tables.checkpoints.get(live.seq)
+                found[task_id] = Delivery(kept.name, tables.payloads[live.seq], checkpoint, kept.traceparent)
+        return found
+
+    def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:
+        """Return one task, or None."""
+        seq = seq_of(task_id) or 0
+        live = self._tables.live.get(seq)
+        if live is not None:
+            return self._record(live, None) if (live.id, live.namespace) == (task_id, namespace) else None
+        ending = self._ending(task_id)
+        if ending is None or ending.ended.live.namespace != namespace or ending.ended.visible_until <= now:
+            return None
+        return self._record(ending.ended.live, ending)
+
+    def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
+        """Return a page of dead tasks."""
+        found = [
+            ending
+            for seq, ending in sorted(self._tables.ended.items())
+            if seq > after
+            and ending.ended.state is TaskState.DEAD
+            and (ending.ended.live.namespace, ending.ended.live.capability) == (namespace, capability)
+            and ending.ended.visible_until > now
+        ]
+        return [self._record(ending.ended.live, ending) for ending in found[:limit]]
+
+    def payload(self, namespace: str, task_id: str) -> bytes | None:
+        """Return the payload of a live or dead task."""
+        seq = seq_of(task_id) or 0
+        ending = self._tables.ended.get(seq)
+        live = self._tables.live.get(seq) or (ending.ended.live if ending is not None else None)
+        if live is None or (live.id, live.namespace) != (task_id, namespace):
+            return None
+        return self._tables.payloads.get(seq)
+
+    def commit(self, changes: Changes) -> None:
+        """Apply one step."""
+        tables = self._tables
+        if tables.generation != self._generation:
+            raise StoreFencedError("another store has these tables open now")
+        tables.next_seq = max(tables.next_seq, changes.next_seq)
+        tables.last_at = max(tables.last_at, changes.at)
+        for accepted in changes.accepted:
+            self._accept(accepted)
+        for live in changes.revived:
+            tables.live[live.seq] = live
+            del tables.ended[live.seq]
+        for live in changes.updated:
+            tables.live[live.seq] = live
+        tables.checkpoints.update(changes.checkpoints)
+        for entry in changes.history:
+            tables.history.setdefault(entry.seq, deque(maxlen=HISTORY_LIMIT)).append(entry)
+        for ending in changes.ended:
+            self._end(ending)
+        for purged in changes.purged:
+            self._purge(purged.seq)
+        tables.namespaces.update(changes.namespaces)
+        for pod_uid, fence in changes.fences.items():
+            if fence is None:
+                tables.fences.pop(pod_uid, None)
+            else:
+                tables.fences[pod_uid] = fence
+        tables.totals.update(changes.totals)
+        tables.service_times.update(changes.service_times)
+        for key in changes.forgotten:
+            tables.totals.pop(key, None)
+            tables.service_times.pop(key, None)
+
+    def space(self) -> Space:
+        """Say that memory is not bounded here."""
+        return Space(None, low=False)
+
+    def close(self) -> None:
+        """Do nothing: the tables go with their last reference."""
+
+    def _ending(self, task_id: str) -> Ending | None:
+        ending = self._tables.ended.get(seq_of(task_id) or 0)
+        return ending if ending is not None and ending.ended.live.id == task_id else None
+
+    def _record(self, live: LiveRow, ending: Ending | None) -> TaskRecord:
+        kept = self._tables.kept[live.seq]
+        return TaskRecord(
+            live,
+            kept.name,
+            kept.key,
+            kept.traceparent,
+            ending.ended if ending is not None else None,
+            ending.reason if ending is not None else None,
+            ending.error_type if ending is not None else None,
+            ending.error_message if ending is not None else None,
+            ending.result if ending is not None else None,
+            tuple(self._tables.history.get(live.seq, ())),
+        )
+
+    def _accept(self, accepted: AcceptedRow) -> None:
+        tables = self._tables
+        live = accepted.live
+        tables.live[live.seq] = live
+        tables.kept[live.seq] = _Kept(accepted.name, accepted.key, accepted.fingerprint, accepted.traceparent)
+        tables.payloads[live.seq] = accepted.payload
+        if accepted.key is not None:
+            key = (live.namespace, live.capability, live.tenant, accepted.key)
+            tables.keys[key] = (live.id, accepted.fingerprint)
+
+    def _end(self, ending: Ending) -> None:
+        tables = self._tables
+        seq = ending.ended.live.seq
+        del tables.live[seq]
+        tables.ended[seq] = ending
+        if ending.ended.state is not TaskState.DEAD:
+            tables.payloads.pop(seq, None)
+            tables.checkpoints.pop(seq, None)
+
+    def _purge(self, seq: int) -> None:
+        tables = self._tables
+        ending = tables.ended.pop(seq, None)
+        kept = tables.kept.pop(seq, None)
+        tables.payloads.pop(seq, None)
+        tables.checkpoints.pop(seq, None)
+        tables.history.pop(seq, None)
+        if ending is not None and kept is not None and kept.key is not None:
+            live = ending.ended.live
+            key = (live.namespace, live.capability, live.tenant, kept.key)
+            if tables.keys.get(key, ("",))[0] == live.id:
+                del tables.keys[key]
