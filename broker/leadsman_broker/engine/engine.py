@@ -1,0 +1,328 @@
+"""Drives the core: gather, read, step, commit, reply.
+
+One commit is in flight on its own thread; what arrives meanwhile is the next batch, so a batch is as large as the
+disk is slow and nobody waits for a timer. A reply leaves when its commit is durable. Reads of stats do not wait.
+
+When a commit fails, memory is ahead of the store and nobody may learn what it says: the engine ends with the error
+and the process must follow. Everything that was acknowledged is in the store and is there at the next start.
+"""
+
+import asyncio
+import gc
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import SystemRandom
+
+import structlog
+
+from leadsman.wire.leases import WorkerState
+from leadsman.wire.tasks import TaskState
+from leadsman_broker.core.commands import Abandon, Command, Enqueue, Lease, Redrive
+from leadsman_broker.core.core import Core, Step
+from leadsman_broker.core.results import Answer, Result
+from leadsman_broker.core.rows import Changes, Loaded
+from leadsman_broker.engine.calls import LeaseCall, LeaseGrant
+from leadsman_broker.engine.clock import Clock
+from leadsman_broker.engine.feed import Feed
+from leadsman_broker.engine.watch import Watches
+from leadsman_broker.engine.writer import Worker
+from leadsman_broker.metrics import EngineMetrics
+from leadsman_broker.store.interface import Delivery, Store, TaskRecord
+
+_STEP_TASKS = 4000
+"""Tasks in one step at most, so that a step holds the loop for tens of milliseconds and not for a second."""
+
+_SETTLING_PASSES = 4
+"""Turns of the event loop between a timer and what it does: poll sockets, start their requests, read their bodies,
+queue their commands. What has arrived counts before what has run out."""
+
+_YOUNG_OBJECTS = 20_000
+"""New objects after which the youngest generation is searched for cycles (about a millisecond)."""
+
+log = structlog.get_logger()
+
+
+class ClosingError(Exception):
+    """The broker is shutting down and takes no more commands."""
+
+
+class StorageLowError(Exception):
+    """Room is low: new work is refused so that accepted work can be finished."""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Commands of one request, applied in one step."""
+
+    commands: Sequence[Command]
+    reply: asyncio.Future[list[Result]]
+    weight: int
+    grows: bool
+    """It adds work, so it needs room."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one step applies, and who waits for it."""
+
+    commands: list[Command] = field(default_factory=list)
+    groups: list[tuple[_Group, int]] = field(default_factory=list)
+    """With the place of each group's first command."""
+    calls: list[LeaseCall] = field(default_factory=list)
+    abandoned: list[int] = field(default_factory=list)
+
+
+class Engine:
+    """The broker's state and its history. Everything happens on the event loop but commits and reads."""
+
+    def __init__(self, core: Core, store: Store, clock: Clock, feed: Feed, metrics: EngineMetrics) -> None:
+        self.core = core
+        self.clock = clock
+        self.feed = feed
+        self.watches = Watches()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the engine stopped; with the error when it failed."""
+        self._store = store
+        self._metrics = metrics
+        self._rand = SystemRandom()
+        self._writer = Worker("leadsman-commit")
+        self._reader = Worker("leadsman-read")
+        self._queue: deque[_Group | LeaseCall | Abandon] = deque()
+        self._wake = asyncio.Event()
+        self._calls: dict[int, LeaseCall] = {}
+        self._next_call = 0
+        self._closing = False
+        self._committing_since: float | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._stopped)
+
+    async def drain(self) -> None:
+        """Take no more commands, finish what was queued, and answer parked calls empty."""
+        self._closing = True
+        self._wake.set()
+        self.watches.close()
+        await self.feed.close()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    def close(self) -> None:
+        """Give up the store. Nothing may be called afterwards."""
+        self._writer.stop()
+        self._reader.stop()
+        self._store.close()
+
+    # Commands
+
+    async def submit(self, commands: Sequence[Command], *, grows: bool = False) -> list[Result]:
+        """Apply commands in one step and return their results once they are durable.
+
+        `grows`: they add work. Raises ClosingError, StorageLowError.
+        """
+        self._refuse_when_closing()
+        reply: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        weight = sum(_weight(command) for command in commands)
+        self._queue.append(_Group(commands, reply, weight, grows))
+        self._wake.set()
+        return await reply
+
+    def lease(self, command: Lease) -> LeaseCall:
+        """Ask for tasks; the call may be parked. Raises ClosingError."""
+        self._refuse_when_closing()
+        call = LeaseCall(command)
+        self._queue.append(call)
+        self._wake.set()
+        return call
+
+    def abandon(self, call: LeaseCall) -> None:
+        """Drop a parked call whose socket is gone, so that it gets nothing."""
+        self._queue.append(Abandon(call.command.call))
+        self._wake.set()
+
+    def next_call(self) -> int:
+        """Return a number for a lease call, unique in the life of this process."""
+        self._next_call += 1
+        return self._next_call
+
+    # Reads of the store: what is committed, from another thread, beside a commit in flight
+
+    def task(self, namespace: str, task_id: str) -> asyncio.Future[TaskRecord | None]:
+        """Read one task."""
+        return self._reader.call(self._store.task, namespace, task_id, self.clock.now())
+
+    def dead(self, namespace: str, capability: str, *, after: int, limit: int) -> asyncio.Future[list[TaskRecord]]:
+        """Read a page of a dead-letter queue."""
+        return self._reader.call(
+            self._store.dead, namespace, capability, after=after, limit=limit, now=self.clock.now()
+        )
+
+    def tasks(
+        self,
+        namespace: str,
+        *,
+        state: TaskState | None,
+        capability: str | None,
+        tenant: str | None,
+        after: int,
+        limit: int,
+    ) -> asyncio.Future[list[TaskRecord]]:
+        """Read a page of tasks in order of acceptance."""
+        return self._reader.call(
+            self._store.tasks,
+            namespace,
+            state=state,
+            capability=capability,
+            tenant=tenant,
+            after=after,
+            limit=limit,
+            now=self.clock.now(),
+        )
+
+    # What the operator of the broker sees
+
+    @property
+    def parked(self) -> int:
+        """Lease calls that wait."""
+        return len(self._calls)
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait for the next step."""
+        return len(self._queue)
+
+    def live_tasks(self) -> int:
+        """Count the tasks in memory."""
+        now = self.clock.now()
+        found = (self.core.queue_stats(key, now) for key in self.core.queue_keys())
+        return sum(stats.ready + stats.delayed + stats.leased for stats in found if stats is not None)
+
+    @property
+    def commit_age_seconds(self) -> float:
+        """How long the commit in flight has been running; 0 when none is."""
+        return 0.0 if self._committing_since is None else time.monotonic() - self._committing_since
+
+    # The loop
+
+    async def _run(self) -> None:
+        while True:
+            await self._until_due()
+            if self._closing and not self._queue:
+                if not self._calls:
+                    return
+                self._queue.extend(Abandon(number) for number in self._calls)
+            await self._turn()
+            if gc.get_count()[0] > _YOUNG_OBJECTS:
+                gc.collect(0)
+
+    async def _until_due(self) -> None:
+        """Wait for a command, for the core's next deadline, or for the end."""
+        if self._queue or self._closing:
+            return
+        self._wake.clear()
+        deadline = self.core.next_deadline()
+        if deadline is None:
+            await self._wake.wait()
+            return
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self.clock.now())):
+                await self._wake.wait()
+        except TimeoutError:
+            for _ in range(_SETTLING_PASSES):
+                await asyncio.sleep(0)
+
+    async def _turn(self) -> None:
+        """One step: from the queue to the replies."""
+        batch = self._gather()
+        commands = batch.commands
+        commands.extend(self.core.chores(self.clock.now()))
+        needs = self.core.needs(commands)
+        loaded = await self._writer.call(self._store.read, needs) if needs else Loaded()
+        started = time.perf_counter()
+        step = self.core.step(commands, loaded, self.clock.now(), self._rand)
+        self._metrics.step_seconds.observe(time.perf_counter() - started)
+        self.feed.note(self.core.take_changed())
+        for call in batch.calls:
+            self._calls[call.command.call] = call
+        answered = {answer.call for answer in step.answers}
+        for call in batch.calls:
+            call.parked.set_result(call.command.call not in answered)
+        deliveries = await self._commit(step)
+        self._reply(batch, step, deliveries)
+        self.watches.ended(step.changes.ended)
+
+    def _gather(self) -> _Batch:
+        batch = _Batch()
+        weight = 0
+        low: bool | None = None
+        while self._queue and weight < _STEP_TASKS:
+            item = self._queue.popleft()
+            if isinstance(item, LeaseCall):
+                batch.calls.append(item)
+                batch.commands.append(item.command)
+                weight += item.command.free_slots
+            elif isinstance(item, Abandon):
+                batch.abandoned.append(item.call)
+                batch.commands.append(item)
+            else:
+                if item.grows:
+                    low = self._store.space().low if low is None else low
+                    if low:
+                        item.reply.set_exception(StorageLowError())
+                        continue
+                batch.groups.append((item, len(batch.commands)))
+                batch.commands.extend(item.commands)
+                weight += item.weight
+        return batch
+
+    async def _commit(self, step: Step) -> dict[str, Delivery]:
+        """Make the step durable; return payloads of the tasks it leased."""
+        granted = [lease.task_id for answer in step.answers for lease in answer.leases]
+        if not step.changes and not granted:
+            return {}
+        started = time.monotonic()
+        self._committing_since = started
+        deliveries = await self._writer.call(_commit, self._store, step.changes, granted)
+        self._committing_since = None
+        self._metrics.committed(time.monotonic() - started, step.changes)
+        return deliveries
+
+    def _reply(self, batch: _Batch, step: Step, deliveries: dict[str, Delivery]) -> None:
+        for group, first in batch.groups:
+            if not group.reply.done():
+                group.reply.set_result(step.results[first : first + len(group.commands)])
+        for answer in step.answers:
+            self._calls.pop(answer.call).ended.set_result(LeaseGrant(answer, deliveries))
+        for number in batch.abandoned:
+            if (call := self._calls.pop(number, None)) is not None:
+                call.ended.set_result(LeaseGrant(Answer(number, WorkerState.ACTIVE), {}))
+
+    def _refuse_when_closing(self) -> None:
+        if self._closing or self.ended.done():
+            raise ClosingError
+
+    def _stopped(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            self.ended.set_result(None)
+        else:
+            log.critical("the broker cannot go on: memory may be ahead of the store", exc_info=error)
+            self.ended.set_exception(error)
+
+
+def _commit(store: Store, changes: Changes, granted: list[str]) -> dict[str, Delivery]:
+    if changes:
+        store.commit(changes)
+    return store.deliveries(granted) if granted else {}
+
+
+def _weight(command: Command) -> int:
+    if isinstance(command, Enqueue):
+        return len(command.tasks)
+    if isinstance(command, Redrive):
+        return len(command.task_ids)
+    return 1

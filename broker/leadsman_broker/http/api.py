@@ -1,0 +1,152 @@
+"""The API as an ASGI application: find the call, check the caller, answer, count."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from leadsman.wire.problems import ProblemCode
+from leadsman_broker.auth import Authenticator, AuthUnavailableError, Principal, UnauthenticatedError
+from leadsman_broker.engine import ClosingError, StorageLowError
+from leadsman_broker.http.exchange import (
+    CallerGoneError,
+    Exchange,
+    Receive,
+    Response,
+    Scope,
+    Send,
+    problem_response,
+)
+from leadsman_broker.http.problems import ProblemError
+from leadsman_broker.http.routing import Route, Routes
+from leadsman_broker.metrics import HttpMetrics
+
+MAX_BODY_BYTES = 16 * 1024 * 1024
+
+log = structlog.get_logger()
+
+
+class Api:
+    """Answers every request with a reply or with a problem document; nothing goes out as a bare 500."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        authenticator: Authenticator,
+        metrics: HttpMetrics,
+        *,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        self.routes = Routes(routes)
+        self._authenticator = authenticator
+        self._metrics = metrics
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"this server speaks HTTP only, not {scope['type']}")
+        started = time.perf_counter()
+        exchange = Exchange(scope, receive, send, self._max_body_bytes)
+        route: Route | None = None
+        status = 200
+        try:
+            route, exchange.path = self.routes.find(scope["method"], scope["path"])
+            if route.roles:
+                await self._authorize(exchange, route)
+            response = await route.handler(exchange)
+            if response is not None:
+                status = response.status
+                await exchange.reply(response)
+        except CallerGoneError:
+            status = 499
+        except ProblemError as problem:
+            status = problem.status
+            await exchange.reply(problem_response(problem))
+        except ClosingError:
+            status = 503
+            await exchange.reply(_closing())
+        except StorageLowError:
+            status = 507
+            await exchange.reply(_storage_low())
+        except asyncio.CancelledError:
+            status = 499
+            raise
+        except Exception:
+            status = 500
+            log.exception("a request failed", method=scope["method"], path=scope["path"])
+            await exchange.reply(_internal())
+        finally:
+            took = None if exchange.parked else time.perf_counter() - started
+            self._metrics.answered(scope["method"], route.template if route else "unknown", status, took)
+
+    async def _authorize(self, exchange: Exchange, route: Route) -> None:
+        """Find out who calls and whether the call is theirs to make. Raises ProblemError 401, 403 or 503."""
+        token = _bearer(exchange.header(b"authorization"))
+        try:
+            principal = self._authenticator.known(token)
+            if principal is None:
+                principal = await self._authenticator.authenticate(token)
+        except UnauthenticatedError as error:
+            raise ProblemError(
+                401,
+                ProblemCode.UNAUTHENTICATED,
+                str(error),
+                headers={"www-authenticate": "Bearer"},
+            ) from error
+        except AuthUnavailableError as error:
+            raise ProblemError(503, ProblemCode.UNAVAILABLE, str(error), headers={"retry-after": "5"}) from error
+        if not principal.may(route.roles, exchange.path.get("namespace")):
+            raise _forbidden(principal, route, exchange.path.get("namespace"))
+        exchange.principal = principal
+
+
+def _bearer(header: str | None) -> str | None:
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def _forbidden(principal: Principal, route: Route, namespace: str | None) -> ProblemError:
+    wanted = " or ".join(sorted(role.value for role in route.roles))
+    where = f" in namespace {namespace}" if namespace is not None else ""
+    has = ", ".join(sorted(role.value for role in principal.roles)) or "no role"
+    reach = "every namespace" if principal.every_namespace else ", ".join(sorted(principal.namespaces)) or "none"
+    return ProblemError(
+        403,
+        ProblemCode.FORBIDDEN,
+        f"{principal.name} may not do this{where}: it needs the role {wanted} there "
+        f"and has {has} (namespaces: {reach})",
+    )
+
+
+def _closing() -> Response:
+    return problem_response(
+        ProblemError(
+            503,
+            ProblemCode.UNAVAILABLE,
+            "the broker is shutting down; try again, nothing of this request was done",
+            headers={"retry-after": "1"},
+            close=True,
+        )
+    )
+
+
+def _storage_low() -> Response:
+    return problem_response(
+        ProblemError(
+            507,
+            ProblemCode.STORAGE_FULL,
+            "the broker's disk is nearly full, so it takes no new work and finishes what it has; "
+            "enlarge the volume or shorten the retention of completed tasks",
+            headers={"retry-after": "30"},
+        )
+    )
+
+
+def _internal() -> Response:
+    return problem_response(
+        ProblemError(500, ProblemCode.INTERNAL, "the broker failed to handle this request; its log has the cause")
+    )

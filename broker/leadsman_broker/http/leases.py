@@ -1,0 +1,188 @@
+"""Leasing tasks, keeping the leases, settling them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from pydantic_core import to_json
+
+from leadsman.wire.leases import (
+    AckRequest,
+    CarriesCheckpoint,
+    HeartbeatReply,
+    HeartbeatRequest,
+    LeaseReply,
+    LeaseRequest,
+    NackRequest,
+    ReleaseRequest,
+    SettleReply,
+    WorkerIdentity,
+)
+from leadsman.wire.problems import ProblemCode
+from leadsman_broker.auth import Role
+from leadsman_broker.core.commands import Ack, Beat, Heartbeat, Lease, Nack, Release, Worker
+from leadsman_broker.core.results import HeartbeatOutcome, Settled
+from leadsman_broker.engine import Engine, LeaseCall
+from leadsman_broker.http import views
+from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, json_response
+from leadsman_broker.http.problems import ProblemError
+from leadsman_broker.http.routing import Route
+
+_LEASES = "/v1/namespaces/{namespace}/leases"
+_WORKERS = frozenset({Role.WORKER})
+
+
+class LeaseCalls:
+    """The handlers of this module's calls."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def routes(self) -> list[Route]:
+        """List the calls."""
+        settle = "Settle leases: "
+        return [
+            Route("POST", _LEASES, self.lease, _WORKERS, "Lease tasks, waiting for work", LeaseRequest, LeaseReply),
+            Route(
+                "POST",
+                _LEASES + "/heartbeat",
+                self.heartbeat,
+                _WORKERS,
+                "Renew every lease of a worker",
+                HeartbeatRequest,
+                HeartbeatReply,
+            ),
+            Route("POST", _LEASES + "/ack", self.ack, _WORKERS, settle + "done", AckRequest, SettleReply),
+            Route("POST", _LEASES + "/nack", self.nack, _WORKERS, settle + "failed", NackRequest, SettleReply),
+            Route(
+                "POST",
+                _LEASES + "/release",
+                self.release,
+                _WORKERS,
+                settle + "given back without a failure",
+                ReleaseRequest,
+                SettleReply,
+            ),
+        ]
+
+    async def lease(self, exchange: Exchange) -> Response:
+        """Lease tasks; the call may be parked."""
+        request = await exchange.read(LeaseRequest)
+        call = self._engine.lease(
+            Lease(
+                call=self._engine.next_call(),
+                worker=_worker(exchange, request.worker),
+                capabilities=tuple(request.capabilities),
+                slots=request.slots,
+                free_slots=request.free_slots,
+                attempt_id=request.attempt_id,
+                held=tuple(request.held),
+                free_by_capability=request.free_by_capability,
+                wait_seconds=request.wait_seconds,
+            )
+        )
+        if request.wait_seconds and await call.parked:
+            exchange.parked = True
+            await self._wait(exchange, call)
+        grant = await call.ended
+        return Response(views.lease_reply(grant, self._engine.clock.now()))
+
+    async def _wait(self, exchange: Exchange, call: LeaseCall) -> None:
+        """Wait for the call's end or its socket's, whichever comes first."""
+        gone = asyncio.ensure_future(exchange.gone())
+        try:
+            await asyncio.wait((call.ended, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # A task given in this very moment comes back by itself: the worker's next calls do not list it.
+            if not call.ended.done():
+                self._engine.abandon(call)
+            gone.cancel()
+        if not call.ended.done():
+            raise CallerGoneError
+
+    async def heartbeat(self, exchange: Exchange) -> Response:
+        """Renew leases."""
+        request = await exchange.read(HeartbeatRequest)
+        command = Heartbeat(
+            worker=_worker(exchange, request.worker),
+            capabilities=tuple(request.capabilities),
+            slots=request.slots,
+            draining=request.draining,
+            leases=tuple(Beat(item.token, _checkpoint(item)) for item in request.leases),
+        )
+        (outcome,) = await self._engine.submit([command])
+        now = self._engine.clock.now()
+        return json_response(views.heartbeat_reply(cast("HeartbeatOutcome", outcome), now))
+
+    async def ack(self, exchange: Exchange) -> Response:
+        """Complete tasks."""
+        request = await exchange.read(AckRequest)
+        namespace = exchange.namespace
+        return await self._settle(
+            [
+                Ack(namespace, item.token, None if item.result is None else to_json(item.result))
+                for item in request.acks
+            ]
+        )
+
+    async def nack(self, exchange: Exchange) -> Response:
+        """Fail attempts."""
+        request = await exchange.read(NackRequest)
+        return await self._settle(
+            [
+                Nack(
+                    exchange.namespace,
+                    item.token,
+                    error_type=item.error.type,
+                    error_message=item.error.message,
+                    retry=item.retry,
+                    retry_after_seconds=item.retry_after_s,
+                    checkpoint=_checkpoint(item),
+                )
+                for item in request.nacks
+            ]
+        )
+
+    async def release(self, exchange: Exchange) -> Response:
+        """Give tasks back."""
+        request = await exchange.read(ReleaseRequest)
+        return await self._settle(
+            [
+                Release(
+                    exchange.namespace,
+                    item.token,
+                    delay_seconds=item.delay_seconds,
+                    reason=item.reason,
+                    checkpoint=_checkpoint(item),
+                )
+                for item in request.releases
+            ]
+        )
+
+    async def _settle(self, commands: Sequence[Ack | Nack | Release]) -> Response:
+        outcomes = await self._engine.submit(commands)
+        results = [views.settle_result(outcome) for outcome in cast("list[Settled]", outcomes)]
+        return json_response(SettleReply(results=results))
+
+
+def _checkpoint(item: CarriesCheckpoint) -> bytes | None:
+    return to_json(item.checkpoint) if item.has_checkpoint else None
+
+
+def _worker(exchange: Exchange, worker: WorkerIdentity) -> Worker:
+    """Return who calls. Raises ProblemError 403 when the token belongs to another pod."""
+    bound = exchange.principal.pod_uid
+    if bound is not None and bound != worker.pod_uid:
+        raise ProblemError(
+            403,
+            ProblemCode.FORBIDDEN,
+            f"this token belongs to the pod with UID {bound} and cannot speak for the worker in pod "
+            f"{worker.pod_uid}; set LEADSMAN_POD_UID from metadata.uid of the worker's own pod",
+        )
+    return Worker(
+        namespace=exchange.namespace,
+        pod_uid=worker.pod_uid,
+        incarnation=worker.incarnation,
+        pool=worker.pool,
+        pod_name=worker.pod_name,
+    )

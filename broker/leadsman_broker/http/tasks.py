@@ -1,0 +1,256 @@
+"""Submitting tasks, reading what became of them, cancelling, and the dead-letter queue."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from pydantic_core import to_json
+
+from leadsman.wire.base import MAX_WAIT_SECONDS
+from leadsman.wire.dead_letters import RedriveReply, RedriveRequest
+from leadsman.wire.problems import ProblemCode
+from leadsman.wire.tasks import (
+    SubmitReply,
+    SubmitRequest,
+    TaskClass,
+    TaskList,
+    TaskState,
+    TaskSubmit,
+    TaskView,
+)
+from leadsman_broker.auth import Role
+from leadsman_broker.core.commands import Cancel, Enqueue, NewTask, Redrive
+from leadsman_broker.core.fingerprint import fingerprint
+from leadsman_broker.core.results import Cancelled, Redriven, SubmitOutcome
+from leadsman_broker.engine import Engine
+from leadsman_broker.http import views
+from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, bad_query, json_response
+from leadsman_broker.http.problems import ProblemError
+from leadsman_broker.http.routing import Parameter, Route
+from leadsman_broker.store.interface import TaskRecord
+
+PAGE = 100
+MAX_PAGE = 1000
+_FINAL = frozenset({TaskState.COMPLETED, TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED})
+_TASKS = "/v1/namespaces/{namespace}/tasks"
+_CAPABILITY = "/v1/namespaces/{namespace}/capabilities/{name}"
+_READERS = frozenset({Role.PRODUCER, Role.WORKER, Role.OPERATOR})
+_PRODUCERS = frozenset({Role.PRODUCER})
+_PAGING = (
+    Parameter("limit", f"items of a page, at most {MAX_PAGE}", {"type": "integer", "default": PAGE}),
+    Parameter("cursor", "`next_cursor` of the page before", {"type": "string"}),
+)
+
+
+class TaskCalls:
+    """The handlers of this module's calls."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def routes(self) -> list[Route]:
+        """List the calls."""
+        return [
+            Route(
+                "POST",
+                _TASKS,
+                self.submit,
+                _PRODUCERS,
+                "Enqueue a batch of tasks",
+                SubmitRequest,
+                SubmitReply,
+                statuses=(429, 507),
+            ),
+            Route(
+                "GET",
+                _TASKS,
+                self.list,
+                _READERS,
+                "List tasks in order of acceptance",
+                reply=TaskList,
+                parameters=(
+                    Parameter("state", "only tasks in this state", {"enum": [state.value for state in TaskState]}),
+                    Parameter("capability", "only tasks of this queue", {"type": "string"}),
+                    Parameter("tenant", "only tasks of this tenant", {"type": "string"}),
+                    *_PAGING,
+                ),
+            ),
+            Route(
+                "GET",
+                _TASKS + "/{id}",
+                self.get,
+                _READERS,
+                "Read a task, waiting for its end if asked to",
+                reply=TaskView,
+                parameters=(
+                    Parameter(
+                        "wait",
+                        "seconds to wait for a final state before answering with what is",
+                        {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS},
+                    ),
+                ),
+                statuses=(404,),
+            ),
+            Route(
+                "POST",
+                _TASKS + "/{id}/cancel",
+                self.cancel,
+                _PRODUCERS,
+                "Cancel a task: at once while queued, else when its attempt ends",
+                reply=TaskView,
+                statuses=(404,),
+            ),
+            Route(
+                "GET",
+                _CAPABILITY + "/dead",
+                self.dead,
+                _READERS,
+                "List the dead-letter queue in order of acceptance",
+                reply=TaskList,
+                parameters=_PAGING,
+            ),
+            Route(
+                "POST",
+                _CAPABILITY + "/redrive",
+                self.redrive,
+                _PRODUCERS | {Role.OPERATOR},
+                "Put dead tasks back in their queue",
+                RedriveRequest,
+                RedriveReply,
+                statuses=(507,),
+            ),
+        ]
+
+    async def submit(self, exchange: Exchange) -> Response:
+        """Enqueue a batch."""
+        request = await exchange.read(SubmitRequest)
+        command = Enqueue(exchange.namespace, tuple(_new_task(task) for task in request.tasks))
+        (outcomes,) = await self._engine.submit([command], grows=True)
+        results = [views.submit_result(outcome) for outcome in cast("list[SubmitOutcome]", outcomes)]
+        reply = SubmitReply(results=results)
+        waits = [result.retry_after_s for result in results if result.retry_after_s is not None]
+        if len(waits) == len(results):
+            return json_response(reply, 429, {"retry-after": str(max(waits))})
+        return json_response(reply)
+
+    async def list(self, exchange: Exchange) -> Response:
+        """List tasks."""
+        query = exchange.query(("state", "capability", "tenant", "limit", "cursor"))
+        after, limit = _page(query)
+        try:
+            state = TaskState(query["state"]) if "state" in query else None
+        except ValueError as error:
+            raise bad_query("state", f"must be one of {', '.join(TaskState)}") from error
+        records = await self._engine.tasks(
+            exchange.namespace,
+            state=state,
+            capability=query.get("capability"),
+            tenant=query.get("tenant"),
+            after=after,
+            limit=limit + 1,
+        )
+        return self._page_of(records, limit)
+
+    async def get(self, exchange: Exchange) -> Response:
+        """Read one task."""
+        query = exchange.query(("wait",))
+        wait = _wait(query.get("wait"))
+        task_id = exchange.path["id"]
+        if not wait:
+            return json_response(await self._view(exchange.namespace, task_id))
+        with self._engine.watches.on(task_id) as ended:
+            view = await self._view(exchange.namespace, task_id)
+            if view.state in _FINAL:
+                return json_response(view)
+            exchange.parked = True
+            gone = asyncio.ensure_future(exchange.gone())
+            try:
+                await asyncio.wait({ended, gone}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                if gone.done():
+                    raise CallerGoneError
+            finally:
+                gone.cancel()
+        return json_response(await self._view(exchange.namespace, task_id))
+
+    async def cancel(self, exchange: Exchange) -> Response:
+        """Cancel one task."""
+        task_id = exchange.path["id"]
+        (cancelled,) = await self._engine.submit([Cancel(exchange.namespace, task_id)])
+        if not isinstance(cancelled, Cancelled) or cancelled.state is None:
+            raise _unknown_task(task_id)
+        return json_response(await self._view(exchange.namespace, task_id))
+
+    async def dead(self, exchange: Exchange) -> Response:
+        """List dead tasks."""
+        after, limit = _page(exchange.query(("limit", "cursor")))
+        records = await self._engine.dead(exchange.namespace, exchange.path["name"], after=after, limit=limit + 1)
+        return self._page_of(records, limit)
+
+    async def redrive(self, exchange: Exchange) -> Response:
+        """Redrive dead tasks by id."""
+        request = await exchange.read(RedriveRequest)
+        command = Redrive(exchange.namespace, exchange.path["name"], tuple(request.ids))
+        (outcomes,) = await self._engine.submit([command], grows=True)
+        results = [views.redrive_result(outcome) for outcome in cast("list[Redriven]", outcomes)]
+        return json_response(RedriveReply(results=results))
+
+    async def _view(self, namespace: str, task_id: str) -> TaskView:
+        record = await self._engine.task(namespace, task_id)
+        if record is None:
+            raise _unknown_task(task_id)
+        return views.task_view(record, self._engine.clock.now())
+
+    def _page_of(self, records: Sequence[TaskRecord], limit: int) -> Response:
+        """Answer with a page; one record more than `limit` was asked for, to know whether there is a next one."""
+        now = self._engine.clock.now()
+        items = [views.task_view(record, now) for record in records[:limit]]
+        more = len(records) > limit
+        return json_response(TaskList(items=items, next_cursor=str(records[limit - 1].live.seq) if more else None))
+
+
+def _new_task(task: TaskSubmit) -> NewTask:
+    key = task.idempotency_key
+    return NewTask(
+        capability=task.capability,
+        payload=to_json(task.payload),
+        name=task.name,
+        tenant=task.tenant,
+        task_class=TaskClass(task.task_class),
+        priority=task.priority,
+        idempotency_key=key,
+        fingerprint=b"" if key is None else fingerprint(task.payload),
+        delay_seconds=task.delay_seconds,
+        ttl_seconds=task.ttl_seconds,
+        max_attempts=task.max_attempts,
+        traceparent=task.traceparent,
+    )
+
+
+def _page(query: dict[str, str]) -> tuple[int, int]:
+    """Return where a page begins and how long it may be."""
+    cursor, limit = query.get("cursor", "0"), query.get("limit", str(PAGE))
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise bad_query("cursor", "is not one that the broker gave; start again without it")
+    if not (limit.isascii() and limit.isdigit() and len(limit) <= 6 and 1 <= int(limit) <= MAX_PAGE):
+        raise bad_query("limit", f"must be a whole number from 1 to {MAX_PAGE}")
+    return int(cursor), int(limit)
+
+
+def _wait(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_WAIT_SECONDS:
+        raise bad_query("wait", f"must be a number of seconds from 0 to {MAX_WAIT_SECONDS:.0f}")
+    return seconds
+
+
+def _unknown_task(task_id: str) -> ProblemError:
+    return ProblemError(
+        404,
+        ProblemCode.UNKNOWN_TASK,
+        f"no task {task_id} is known in this namespace; it never was, or its retention is over",
+    )

@@ -1,0 +1,174 @@
+"""From what the core and the store say to what travels."""
+
+from pydantic_core import from_json, to_json
+
+from leadsman.wire.dead_letters import RedriveResult
+from leadsman.wire.leases import HeartbeatReply, HeartbeatResult, SettleResult
+from leadsman.wire.tasks import (
+    AttemptCounts,
+    HistoryEntry,
+    SubmitResult,
+    TaskError,
+    TaskState,
+    TaskView,
+)
+from leadsman.wire.workers import FenceResult
+from leadsman_broker.core.results import (
+    SATURATED,
+    Accepted,
+    Fenced,
+    Granted,
+    HeartbeatOutcome,
+    Redriven,
+    Saturated,
+    Settled,
+    SubmitOutcome,
+)
+from leadsman_broker.engine import LeaseGrant
+from leadsman_broker.store.interface import Delivery, TaskRecord
+
+
+def submit_result(outcome: SubmitOutcome) -> SubmitResult:
+    """Return the answer for one submitted task."""
+    if isinstance(outcome, Accepted):
+        return SubmitResult(
+            accepted=True, id=outcome.id, state=outcome.state, duplicate=True if outcome.duplicate else None
+        )
+    if isinstance(outcome, Saturated):
+        return SubmitResult(accepted=False, reason=SATURATED, retry_after_s=outcome.retry_after_s)
+    return SubmitResult(accepted=False, code=outcome.code, reason=outcome.reason)
+
+
+def settle_result(settled: Settled) -> SettleResult:
+    """Return the answer for one ack, nack or release."""
+    return SettleResult(
+        ok=settled.ok,
+        state=settled.state,
+        code=settled.code,
+        detail=settled.detail,
+        late=True if settled.late else None,
+    )
+
+
+def redrive_result(redriven: Redriven) -> RedriveResult:
+    """Return the answer for one redriven id."""
+    return RedriveResult(
+        id=redriven.id,
+        redriven=redriven.redriven,
+        code=redriven.code,
+        reason=redriven.reason,
+        retry_after_s=redriven.retry_after_s,
+    )
+
+
+def fence_result(fenced: Fenced) -> FenceResult:
+    """Return the answer for one pod."""
+    return FenceResult(
+        pod_uid=fenced.pod_uid, outcome=fenced.outcome, leases=fenced.leases, operation=fenced.operation
+    )
+
+
+def heartbeat_reply(outcome: HeartbeatOutcome, now: float) -> HeartbeatReply:
+    """Return the answer of a heartbeat, with durations counted from now."""
+    return HeartbeatReply(
+        worker=outcome.worker,
+        leases=[
+            HeartbeatResult(
+                token=beat.token,
+                status=beat.status,
+                expires_in_seconds=max(0.0, beat.expires_at - now) if beat.expires_at else 0.0,
+            )
+            for beat in outcome.leases
+        ],
+    )
+
+
+def lease_reply(grant: LeaseGrant, now: float) -> bytes:
+    """Return the JSON of a `LeaseReply`.
+
+    Put together by hand: payloads and checkpoints are JSON texts as the producer and the worker sent them, and are
+    copied into the reply without being parsed and written again.
+    """
+    leases = [
+        _lease(granted, delivery, now)
+        for granted in grant.answer.leases
+        if (delivery := grant.deliveries.get(granted.task_id)) is not None
+    ]
+    return b'{"worker":"%b","leases":[%b]}' % (grant.answer.worker.value.encode(), b",".join(leases))
+
+
+def _lease(granted: Granted, delivery: Delivery, now: float) -> bytes:
+    task = {
+        "id": granted.task_id,
+        "namespace": granted.namespace,
+        "capability": granted.capability,
+        "name": delivery.name,
+        "tenant": granted.tenant,
+        "class": granted.task_class.value,
+        "priority": granted.priority,
+        "attempt": granted.attempt,
+        "max_attempts": granted.max_attempts,
+        "epoch": granted.epoch,
+        "age_seconds": granted.age_seconds,
+    }
+    if delivery.traceparent is not None:
+        task["traceparent"] = delivery.traceparent
+    lease = {
+        "token": granted.token,
+        "expires_in_seconds": max(0.0, granted.expires_at - now),
+        "lease_seconds": granted.lease_seconds,
+        "heartbeat_seconds": granted.heartbeat_seconds,
+        "attempt_timeout_seconds": granted.attempt_timeout_seconds,
+        "unreachable_seconds": granted.unreachable_seconds,
+    }
+    checkpoint = b"" if delivery.checkpoint is None else b',"checkpoint":%b' % delivery.checkpoint
+    return b'%b,"task":%b,"payload":%b%b}}' % (
+        to_json(lease)[:-1],
+        to_json(task)[:-1],
+        delivery.payload,
+        checkpoint,
+    )
+
+
+def task_view(record: TaskRecord, now: float) -> TaskView:
+    """Return a task as the broker knows it."""
+    live, standing, ended = record.live, record.live.standing, record.ended
+    state = record.state_at(now)
+    worker = None
+    if ended is None and standing.lease_pod is not None:
+        worker = f"{standing.lease_pod}.{standing.lease_incarnation}"
+    error = None
+    if record.error_type is not None:
+        error = TaskError(type=record.error_type, message=record.error_message or "")
+    return TaskView(
+        id=live.id,
+        namespace=live.namespace,
+        capability=live.capability,
+        name=record.name,
+        state=state,
+        task_class=live.task_class,
+        priority=live.priority,
+        tenant=live.tenant,
+        idempotency_key=record.key,
+        accepted_at=live.accepted_at,
+        due_at=standing.due_at if state is TaskState.DELAYED else None,
+        settled_at=None if ended is None else ended.ended_at,
+        epoch=standing.epoch,
+        attempts=AttemptCounts(
+            deliveries=standing.epoch,
+            failures=standing.failures,
+            reclaims=standing.reclaims,
+            releases=standing.releases,
+        ),
+        max_attempts=live.max_attempts,
+        result=None if record.result is None else from_json(record.result),
+        error=error,
+        reason=record.reason,
+        worker=worker,
+        history=[
+            HistoryEntry(
+                at=entry.at, event=entry.event, epoch=entry.epoch, worker=entry.worker, detail=entry.detail
+            )
+            for entry in record.history
+        ],
+    )

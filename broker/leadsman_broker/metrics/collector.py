@@ -1,0 +1,120 @@
+"""Gauges and totals that are read from the broker when Prometheus asks."""
+
+from collections import Counter as Tally
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from leadsman import __version__
+from leadsman_broker.store.interface import Store
+
+if TYPE_CHECKING:
+    from leadsman_broker.engine import Engine
+
+_QUEUE = ("namespace", "capability")
+
+
+class BrokerCollector(Collector):
+    """Samples queues, workers, parked calls and the store."""
+
+    def __init__(self, engine: "Engine", store: Store) -> None:
+        self._engine = engine
+        self._store = store
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family."""
+        yield from self._queues()
+        yield from self._totals()
+        yield from self._workers()
+        yield from self._engine_state()
+        yield from self._space()
+
+    def _queues(self) -> Iterator[Metric]:
+        tasks = GaugeMetricFamily("leadsman_queue_tasks", "Tasks by state", labels=(*_QUEUE, "state"))
+        waiting = GaugeMetricFamily("leadsman_queue_waiting_tasks", "Ready tasks not held back", labels=_QUEUE)
+        leasable = GaugeMetricFamily(
+            "leadsman_queue_leasable_tasks",
+            "How many more tasks could be in flight at once if workers were unlimited",
+            labels=_QUEUE,
+        )
+        blocked = GaugeMetricFamily(
+            "leadsman_queue_blocked_tasks", "Tasks held back, by reason", labels=(*_QUEUE, "reason")
+        )
+        oldest = GaugeMetricFamily(
+            "leadsman_queue_oldest_age_seconds", "Age of the oldest ready task; 0 when none waits", labels=_QUEUE
+        )
+        service = GaugeMetricFamily(
+            "leadsman_queue_service_seconds", "Mean service time of the last completions", labels=_QUEUE
+        )
+        now = self._engine.clock.now()
+        for key in self._engine.core.queue_keys():
+            stats = self._engine.core.queue_stats(key, now)
+            if stats is None:
+                continue
+            for state in ("ready", "delayed", "leased", "dead"):
+                tasks.add_metric((*key, state), getattr(stats, state))
+            waiting.add_metric(key, stats.waiting)
+            leasable.add_metric(key, stats.leasable)
+            oldest.add_metric(key, stats.oldest_age_seconds or 0.0)
+            if stats.service_seconds is not None:
+                service.add_metric(key, stats.service_seconds)
+            for reason, count in stats.blocked.items():
+                blocked.add_metric((*key, reason), count)
+        yield from (tasks, waiting, leasable, blocked, oldest, service)
+
+    def _totals(self) -> Iterator[Metric]:
+        events = CounterMetricFamily(
+            "leadsman_tasks", "What happened to tasks since the queue was first seen", labels=(*_QUEUE, "event")
+        )
+        for key in self._engine.core.queue_keys():
+            for event, count in self._engine.core.totals(key)._asdict().items():
+                events.add_metric((*key, event), count)
+        yield events
+
+    def _workers(self) -> Iterator[Metric]:
+        workers: Tally[tuple[str, str]] = Tally()
+        slots: Tally[tuple[str, str]] = Tally()
+        leases: Tally[tuple[str, str]] = Tally()
+        now = self._engine.clock.now()
+        for key in self._engine.core.worker_keys():
+            stats = self._engine.core.worker_stats(key, now)
+            if stats is not None:
+                label = (stats.namespace, stats.state.value)
+                workers[label] += 1
+                slots[label] += stats.slots
+                leases[label] += stats.leases
+        for name, what, tally in (
+            ("leadsman_workers", "Workers known", workers),
+            ("leadsman_worker_slots", "Slots of the workers known", slots),
+            ("leadsman_worker_leases", "Leases of the workers known", leases),
+        ):
+            family = GaugeMetricFamily(
+                name, f"{what}, by what the broker wants of them", labels=("namespace", "state")
+            )
+            for label, count in tally.items():
+                family.add_metric(label, count)
+            yield family
+
+    def _engine_state(self) -> Iterator[Metric]:
+        engine = self._engine
+        yield GaugeMetricFamily("leadsman_parked_lease_calls", "Lease calls that wait", engine.parked)
+        yield GaugeMetricFamily("leadsman_queued_requests", "Requests that wait for the next batch", engine.queued)
+        yield GaugeMetricFamily("leadsman_stream_readers", "Readers of the stats stream", engine.feed.readers)
+        yield CounterMetricFamily(
+            "leadsman_stream_readers_dropped", "Readers that did not keep up", engine.feed.dropped
+        )
+        fences = len(engine.core.fence_stats(engine.clock.now()))
+        yield GaugeMetricFamily("leadsman_fences", "Fences in force", fences)
+        build = GaugeMetricFamily("leadsman_broker_info", "The running broker", labels=("version", "epoch"))
+        build.add_metric((__version__, engine.feed.epoch), 1)
+        yield build
+
+    def _space(self) -> Iterator[Metric]:
+        space = self._store.space()
+        yield GaugeMetricFamily(
+            "leadsman_store_low", "1 while new work is refused for lack of room", int(space.low)
+        )
+        if space.free_bytes is not None:
+            yield GaugeMetricFamily("leadsman_store_free_bytes", "Room the store has left", space.free_bytes)
