@@ -135,9 +135,7 @@ class BrokerState:
 
     def _pools_of_pods(self, uids: Iterable[str]) -> set[Name]:
         wanted = set(uids)
-        return {
-            (w.namespace, w.pool) for w in self.workers.values() if w.pool is not None and w.pod_uid in wanted
-        }
+        return {(w.namespace, w.pool) for w in self.workers.values() if w.pool is not None and w.pod_uid in wanted}
 
     def _require_continues(self, message: StatsSnapshot) -> None:
         if self.epoch is None:

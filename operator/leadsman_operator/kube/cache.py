@@ -9,11 +9,15 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from leadsman_operator.kube.ownership import replicas_managers
 from leadsman_operator.kube.resources import POOL_LABEL, WATCHED, Kind
 
 Object = dict[str, Any]
 Key = tuple[str, str]
 """Namespace and name."""
+
+REPLICAS_MANAGERS = "replicasManagers"
+"""In the metadata of a cached Deployment, in place of its managed fields: who writes its replicas."""
 
 _TOMBSTONES = 20_000
 """UIDs of deleted objects that are remembered, so that a list begun before the deletion cannot bring them back."""
@@ -39,7 +43,7 @@ class Cache:
         if known is not None and version_of(known) >= version_of(obj):
             return False
         self._unindex(kind, key, known)
-        self._objects[kind][key] = _slim(obj)
+        self._objects[kind][key] = _slim(kind, obj)
         if kind in self._by_pool and (pool := pool_label(obj)):
             self._by_pool[kind][key[0], pool].add(key)
         return True
@@ -125,9 +129,11 @@ def pool_label(obj: Object) -> str | None:
     return found
 
 
-def _slim(obj: Object) -> Object:
-    """Leave out what is large and never read."""
+def _slim(kind: Kind, obj: Object) -> Object:
+    """Leave out what is large and never read; of the managed fields keep who writes a Deployment's replicas."""
     meta = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
+    if kind is Kind.DEPLOYMENT and "managedFields" in obj["metadata"]:
+        meta[REPLICAS_MANAGERS] = replicas_managers(obj)
     annotations = meta.get("annotations")
     if annotations and "kubectl.kubernetes.io/last-applied-configuration" in annotations:
         meta["annotations"] = {

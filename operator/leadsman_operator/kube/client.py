@@ -82,9 +82,7 @@ class KubeClient:
             "PATCH", kind.path(namespace, name, subresource), body=body, content_type=APPLY, query=query
         )
 
-    async def merge(
-        self, kind: Kind, namespace: str, name: str, body: Object, *, subresource: str = ""
-    ) -> Object:
+    async def merge(self, kind: Kind, namespace: str, name: str, body: Object, *, subresource: str = "") -> Object:
         """Merge-patch an object."""
         query = {"fieldManager": FIELD_MANAGER}
         return await self._call(

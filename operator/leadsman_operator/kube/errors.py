@@ -64,7 +64,9 @@ class ApiError(Exception):
             return True
         if self.status == 500:
             return any(complaint in self.message for complaint in _SCHEMA_COMPLAINTS)
-        return self.status == 403 and not self.terminating and self.reason == "Forbidden" and "denied" in self.message
+        return (
+            self.status == 403 and not self.terminating and self.reason == "Forbidden" and "denied" in self.message
+        )
 
     @property
     def retry_after_seconds(self) -> float | None:

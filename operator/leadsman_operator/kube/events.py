@@ -1,0 +1,213 @@
+"""Events on our objects: what happened in the reason, why with numbers in the note.
+
+Written in the background, so that a slow API server delays no decision. Each object has a budget of writes; beyond it
+only the newest event of each reason waits, so that a pool that flaps can neither flood etcd nor hide what it did last.
+"""
+
+import asyncio
+import datetime
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import structlog
+
+from leadsman_operator.kube.client import KubeClient
+from leadsman_operator.kube.errors import ApiError, Unreachable
+from leadsman_operator.kube.resources import Kind
+
+_log = structlog.get_logger(__name__)
+
+CONTROLLER = "leadsman.dev/operator"
+
+BURST = 25
+"""Events that one object may have at once."""
+REFILL_SECONDS = 12.0
+"""One more event for an object after so long: 300 an hour at most."""
+MAX_WAITING = 2000
+"""Events that may wait for the API server; beyond it the oldest are given up."""
+_NOTE_BYTES = 1024
+_ATTEMPTS = 4
+
+
+class EventReason(StrEnum):
+    """Every reason an event of ours can have."""
+
+    SCALED_OUT = "ScaledOut"
+    SCALED_IN = "ScaledIn"
+    SCALE_IN_STARTED = "ScaleInStarted"
+    SCALE_IN_ABANDONED = "ScaleInAbandoned"
+    WRONG_VICTIM = "WrongVictim"
+    DEPLOYMENT_CREATED = "DeploymentCreated"
+    DEPLOYMENT_UPDATED = "DeploymentUpdated"
+    TEMPLATE_REFUSED = "TemplateRefused"
+    INVALID_SPEC = "InvalidSpec"
+    FOREIGN_DEPLOYMENT = "ForeignDeployment"
+    UNKNOWN_CAPABILITY = "UnknownCapability"
+    CAPABILITIES_KNOWN = "CapabilitiesKnown"
+    SIGNAL_LOST = "SignalLost"
+    SIGNAL_BACK = "SignalBack"
+    CONFLICT = "Conflict"
+    CONFLICT_ENDED = "ConflictEnded"
+    TOOK_BACK = "TookBack"
+    WORKERS_FAILING = "WorkersFailing"
+    WORKERS_STARTING_AGAIN = "WorkersRecovered"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    LIMITED = "ScalingLimited"
+    NOT_SERVED = "NoPoolServes"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """An event that waits to be written."""
+
+    namespace: str
+    regarding: dict[str, Any]
+    reason: str
+    note: str
+    warning: bool
+    action: str
+    at: datetime.datetime
+
+
+@dataclass(slots=True)
+class _Budget:
+    tokens: float
+    at: float
+
+
+class EventRecorder:
+    """Writes events as `CONTROLLER`; `instance` is this process's name. Run `run()` beside it."""
+
+    def __init__(self, client: KubeClient, instance: str, *, dropped: Callable[[], None] | None = None) -> None:
+        self._client = client
+        self._instance = instance[:128]
+        self._dropped = dropped
+        self._waiting: OrderedDict[tuple[str, str, int], _Pending] = OrderedDict()
+        self._held: dict[str, dict[str, _Pending]] = {}
+        self._budgets: dict[str, _Budget] = {}
+        self._serial = 0
+        self._wake = asyncio.Event()
+
+    def record(
+        self,
+        obj: dict[str, Any],
+        reason: EventReason,
+        note: str,
+        *,
+        warning: bool = False,
+        action: str = "Reconcile",
+    ) -> None:
+        """Queue an event about an object. Never waits and never fails."""
+        meta = obj["metadata"]
+        regarding = {
+            "apiVersion": obj["apiVersion"],
+            "kind": obj["kind"],
+            "namespace": meta["namespace"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+        }
+        now = datetime.datetime.now(datetime.UTC)
+        pending = _Pending(meta["namespace"], regarding, reason.value, _cut(note), warning, action, now)
+        _log.info("event", namespace=meta["namespace"], name=meta["name"], reason=reason.value, note=note)
+        if self._allow(meta["uid"]):
+            self._queue(meta["uid"], pending)
+        else:
+            replaced = self._held.setdefault(meta["uid"], {}).pop(reason.value, None)
+            self._held[meta["uid"]][reason.value] = pending
+            if replaced is not None:
+                self._drop()
+        self._wake.set()
+
+    def forget(self, uid: str) -> None:
+        """Drop the budget of an object that no longer exists; what waits is still written."""
+        self._budgets.pop(uid, None)
+        for pending in self._held.pop(uid, {}).values():
+            self._queue(uid, pending)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write what is recorded, until cancelled."""
+        while True:
+            self._release_held()
+            if not self._waiting:
+                self._wake.clear()
+                timeout = REFILL_SECONDS if self._held else None
+                try:
+                    async with asyncio.timeout(timeout):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+                continue
+            _, pending = self._waiting.popitem(last=False)
+            await self._write(pending)
+
+    def _queue(self, uid: str, pending: _Pending) -> None:
+        self._serial += 1
+        self._waiting[uid, pending.reason, self._serial] = pending
+        while len(self._waiting) > MAX_WAITING:
+            self._waiting.popitem(last=False)
+            self._drop()
+
+    def _allow(self, uid: str) -> bool:
+        now = asyncio.get_running_loop().time()
+        budget = self._budgets.setdefault(uid, _Budget(BURST, now))
+        budget.tokens = min(BURST, budget.tokens + (now - budget.at) / REFILL_SECONDS)
+        budget.at = now
+        if budget.tokens < 1:
+            return False
+        budget.tokens -= 1
+        return True
+
+    def _release_held(self) -> None:
+        for uid in list(self._held):
+            reasons = self._held[uid]
+            while reasons and self._allow(uid):
+                self._queue(uid, reasons.pop(next(iter(reasons))))
+            if not reasons:
+                del self._held[uid]
+
+    def _drop(self) -> None:
+        if self._dropped is not None:
+            self._dropped()
+
+    async def _write(self, pending: _Pending) -> None:
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{pending.regarding['name'][:230]}.{secrets.token_hex(8)}",
+                "namespace": pending.namespace,
+            },
+            "eventTime": pending.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._instance,
+            "action": pending.action,
+            "reason": pending.reason,
+            "regarding": pending.regarding,
+            "note": pending.note,
+            "type": "Warning" if pending.warning else "Normal",
+        }
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._client.create(Kind.EVENT, pending.namespace, body)
+            except Unreachable as error:
+                _log.warning("event not written", reason=pending.reason, error=str(error))
+            except ApiError as error:
+                if error.status < 500 and error.status != 429:
+                    # A namespace that is going away takes no events; nothing else can come of trying again.
+                    if not error.terminating and not error.not_found:
+                        _log.warning("event refused", reason=pending.reason, error=str(error))
+                    return
+            else:
+                return
+            await asyncio.sleep(0.5 * 2**attempt)
+        self._drop()
+
+
+def _cut(note: str) -> str:
+    raw = note.encode()
+    return note if len(raw) <= _NOTE_BYTES else raw[: _NOTE_BYTES - 4].decode(errors="ignore") + "..."

@@ -1,0 +1,93 @@
+"""What the operator measures, for Prometheus. Labels are bounded by the pools that exist; a pool's go with it."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.process_collector import ProcessCollector
+
+_POOL = ("namespace", "pool")
+_REACTION_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
+
+
+class Metrics:
+    """Every metric of one operator, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._of_pool: list[MetricWrapperBase] = []
+
+        self.decisions = self._counter(
+            "decisions", "Looks at a pool by what was decided.", (*_POOL, "action", "reason")
+        )
+        self.clamps = self._counter("clamps", "Decisions that a bound changed, by the bound.", (*_POOL, "reason"))
+        self.scale_writes = self._counter(
+            "scale_writes",
+            "Writes of a Deployment's replicas; outcome: written, conflict, refused, failed.",
+            (*_POOL, "direction", "outcome"),
+        )
+        self.scale_in_steps = self._counter(
+            "scale_in_steps", "Steps of scale-in operations, by the state entered.", (*_POOL, "step")
+        )
+        self.wrong_victims = self._counter(
+            "wrong_victims", "Pods that a scale-in took away although their worker held a lease.", _POOL
+        )
+        self.desired_replicas = self._gauge(
+            "desired_replicas", "Replicas that the last decision works towards.", _POOL
+        )
+        self.replicas = self._gauge("replicas", "Replicas in the Deployment's spec at the last decision.", _POOL)
+        self.condition = self._gauge(
+            "pool_condition", "1 when the pool's condition is True, else 0.", (*_POOL, "condition")
+        )
+        self.look_failures = self._counter("look_failures", "Looks at a pool that failed and are repeated.", _POOL)
+
+        self.signal_to_scale = Histogram(
+            "leadsman_operator_signal_to_scale_seconds",
+            "From the arrival of the broker's push to the answer of the scale write it led to.",
+            registry=self.registry,
+            buckets=_REACTION_BUCKETS,
+        )
+        self.enqueue_to_scale = Histogram(
+            "leadsman_operator_enqueue_to_scale_seconds",
+            "From the acceptance of the oldest waiting task to the write that woke its pool from zero.",
+            registry=self.registry,
+            buckets=_REACTION_BUCKETS,
+        )
+        self.look_seconds = Histogram(
+            "leadsman_operator_look_seconds",
+            "Duration of one look at a pool.",
+            registry=self.registry,
+            buckets=_REACTION_BUCKETS,
+        )
+        self.status_writes = Counter(
+            "leadsman_operator_status_writes", "Writes of an object's status.", ["kind"], registry=self.registry
+        )
+        self.events_dropped = Counter(
+            "leadsman_operator_events_dropped",
+            "Events given up: replaced by a newer one of the same reason, or not writable.",
+            registry=self.registry,
+        )
+        self.signal_age = Gauge(
+            "leadsman_operator_signal_age_seconds", "Since the broker was last heard.", registry=self.registry
+        )
+        self.leader = Gauge(
+            "leadsman_operator_leader", "1 while this process may write, else 0.", registry=self.registry
+        )
+        self.pools = Gauge("leadsman_operator_pools", "Worker pools that are known.", registry=self.registry)
+        self.queue_depth = Gauge(
+            "leadsman_operator_queue_depth", "Pools that are due for a look and wait.", registry=self.registry
+        )
+
+    def forget_pool(self, namespace: str, pool: str) -> None:
+        """Remove every child of a pool that no longer exists."""
+        for metric in self._of_pool:
+            metric.remove_by_labels({"namespace": namespace, "pool": pool})
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
+        metric = Counter(f"leadsman_operator_{name}", text, labels, registry=self.registry)
+        self._of_pool.append(metric)
+        return metric
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
+        metric = Gauge(f"leadsman_operator_{name}", text, labels, registry=self.registry)
+        self._of_pool.append(metric)
+        return metric
