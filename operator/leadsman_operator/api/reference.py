@@ -94,9 +94,9 @@ def _type(field: Schema) -> str:
 
 def _default(field: Schema) -> str:
     default: Any = field.get("default")
-    return (
-        "" if default is None or default == {} else f"`{default}`".lower() if default is False else f"`{default}`"
-    )
+    if default is None or isinstance(default, dict):
+        return ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def _checks(schema: Schema, prefix: str) -> Iterator[tuple[str, str]]:

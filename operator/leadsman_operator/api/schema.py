@@ -1,7 +1,7 @@
 """From a model to the structural OpenAPI schema of a CRD.
 
 Pydantic's JSON schema says nearly all of it. What differs: no references, no titles, an optional field is one that
-may be absent rather than null, and a nested object with defaults gets the default `{}`, so that the API server
+may be absent rather than null, and a nested object that may be left out has a default, so that the API server
 fills in what is inside it.
 """
 
@@ -52,7 +52,7 @@ def _convert(node: Schema, definitions: dict[str, Schema], path: str) -> Schema:
             raise SchemaError(f"{path}: a map without a bound")
     if "items" in node:
         found["items"] = _convert(node["items"], definitions, f"{path}[]")
-    return _ordered(found | _default(node))
+    return _ordered(found | _default(node | found))
 
 
 def _ordered(node: Schema) -> Schema:
@@ -87,4 +87,10 @@ def _default(node: Schema) -> Schema:
     default = node.get("default")
     if default is None or default in ([], ()):
         return {}
-    return {"default": {} if isinstance(default, dict) else default}
+    if not isinstance(default, dict):
+        return {"default": default}
+    if "x-kubernetes-validations" not in node:
+        return {"default": {}}
+    # The API server checks a default against the rules before it fills in what is inside, so all must be there.
+    inner = node["properties"].items()
+    return {"default": {name: field["default"] for name, field in inner if "default" in field}}

@@ -84,7 +84,7 @@ class Scaling(ApiModel):
     scale_out: ScaleOut = ScaleOut()
     """How the fleet grows."""
     scale_in: ScaleIn = ScaleIn()
-    """How the fleet shrinks."""
+    """How the fleet shrinks. Only workers that hold no task are ever taken away."""
     step: Step | None = None
     """The high-water mark of policy Step."""
 
