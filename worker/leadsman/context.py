@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from leadsman.encoding import MAX_RESULT_BYTES, normalised
+from leadsman.encoding import MAX_RESULT_BYTES, encode
 from leadsman.outcomes import TaskCancelled
 
 
@@ -34,8 +34,8 @@ class Attempt(Protocol):
     def cancelled(self) -> bool:
         """Whether the handler should stop."""
 
-    def save(self, state: Any) -> Future[None]:
-        """Store a checkpoint; done once it is durable. Fails with TaskCancelled when the lease is lost."""
+    def save(self, encoded: str) -> Future[None]:
+        """Store a checkpoint, given as JSON; done once durable, fails with TaskCancelled when the lease is lost."""
 
 
 class TaskContext:
@@ -129,7 +129,7 @@ class TaskContext:
         return f"<{type(self).__name__} {facts.capability}/{facts.name} {facts.task_id} attempt {facts.attempt}>"
 
     def _save(self, state: Any) -> Future[None]:
-        return self._attempt.save(normalised(state, "the checkpoint", MAX_RESULT_BYTES))
+        return self._attempt.save(encode(state, "the checkpoint", MAX_RESULT_BYTES))
 
 
 class Context(TaskContext):
@@ -149,8 +149,8 @@ class SyncContext(TaskContext):
     def checkpoint(self, state: Any) -> None:
         """Store `state` (JSON, at most 64 KiB) for the next attempt; it is durable when this returns.
 
-        While the broker cannot be reached this waits. Raises TaskCancelled when the handler is to stop, and
-        InvalidValueError for a state that cannot be stored.
+        While the broker cannot be reached this waits. Raises InvalidValueError for a state that cannot be stored,
+        and TaskCancelled when the handler is to stop: by then the state is stored, unless the lease is lost.
         """
-        self.raise_if_cancelled()
         self._save(state).result()
+        self.raise_if_cancelled()

@@ -1,12 +1,19 @@
 """JSON as it travels: strict, measured before it is sent, refused with words that name the place."""
 
 import json
+import re
 from typing import Any
 
 from leadsman.errors import InvalidValueError
 
 MAX_RESULT_BYTES = 65_536
 """The broker's limit for a result and for a checkpoint, each, as compact UTF-8."""
+
+MAX_DEPTH = 100
+"""Nesting that every JSON parser on the way still reads, with room for the messages around it."""
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def encode(value: Any, what: str, max_bytes: int | None = None) -> str:
@@ -23,6 +30,10 @@ def encode(value: Any, what: str, max_bytes: int | None = None) -> str:
     except (TypeError, ValueError) as error:
         place = _first_bad(value)
         raise InvalidValueError(f"{what} is not JSON{place}: {error}") from error
+    if "\\u0000" in text and _NUL.search(text):
+        raise InvalidValueError(f"{what} holds a NUL character, which not every store can keep; remove it")
+    if _is_deep(text):
+        raise InvalidValueError(f"{what} is nested deeper than {MAX_DEPTH} levels; flatten it")
     if max_bytes is not None and size > max_bytes:
         raise InvalidValueError(
             f"{what} has {size} bytes and may have {max_bytes}; keep it elsewhere and pass a reference"
@@ -35,6 +46,20 @@ def normalised(value: Any, what: str, max_bytes: int | None = None) -> Any:
     if value is None:
         return None
     return json.loads(encode(value, what, max_bytes))
+
+
+def _is_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for character in _STRING.sub("", text):
+        if character in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif character in "]}":
+            depth -= 1
+    return False
 
 
 def _first_bad(value: Any, path: str = "", depth: int = 0) -> str:

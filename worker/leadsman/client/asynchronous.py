@@ -152,7 +152,7 @@ class Client:
         while True:
             remaining = _PARK_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
             park = min(_PARK_SECONDS, remaining)
-            view = await self._read(TaskView, "tasks", task_id, query={"wait_seconds": f"{park:.3f}"}, parked=park)
+            view = await self._read(TaskView, "tasks", task_id, query={"wait": f"{park:.3f}"}, parked=park)
             if view.state in FINAL_STATES:
                 return view
             if deadline is not None and time.monotonic() >= deadline:

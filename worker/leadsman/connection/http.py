@@ -79,7 +79,7 @@ class HttpConnection:
             ) from error
         if response.status in accept:
             return HttpReply(response.status, content)
-        raise failure(response.status, response.headers, content, url=self.address.url)
+        raise failure(response.status, response.headers.get("Retry-After"), content, url=self.address.url)
 
     async def close(self) -> None:
         """Close every connection."""

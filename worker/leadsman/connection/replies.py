@@ -1,6 +1,5 @@
 """From an HTTP reply to a model or to an exception whose one line says what to do."""
 
-from collections.abc import Mapping
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -54,8 +53,8 @@ def parse(model: type[Model], body: bytes, *, url: str) -> Model:
         ) from error
 
 
-def failure(status: int, headers: Mapping[str, str], body: bytes, *, url: str) -> Exception:
-    """Return the exception for a reply that is no success."""
+def failure(status: int, retry_after: str | None, body: bytes, *, url: str) -> Exception:
+    """Return the exception for a reply that is no success; `retry_after` is its header."""
     try:
         problem = Problem.model_validate_json(body)
     except ValidationError:
@@ -72,7 +71,7 @@ def failure(status: int, headers: Mapping[str, str], body: bytes, *, url: str) -
         code=problem.code,
         status=status,
         errors=problem.errors,
-        retry_after_s=_seconds(headers.get("Retry-After")),
+        retry_after_s=_seconds(retry_after),
     )
 
 

@@ -1,0 +1,199 @@
+"""The leases this worker holds: the one place that heartbeats, handlers and settlements agree on."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from leadsman.context import TaskFacts
+from leadsman.outcomes import TaskCancelled
+from leadsman.wire.leases import Lease
+
+
+class StopReason(StrEnum):
+    """Why a handler is told to stop."""
+
+    LEASE_LOST = "lease_lost"
+    CANCELLED = "cancelled"
+    UNREACHABLE = "unreachable"
+    """The broker could not be reached for longer than the capability allows."""
+    DRAINING = "draining"
+
+
+@dataclass(eq=False, slots=True)
+class Unsaved:
+    """A checkpoint that is not known to be durable yet."""
+
+    encoded: str
+    """JSON."""
+    waiter: Future[None] = field(default_factory=Future)
+
+    @property
+    def state(self) -> Any:
+        """The state as a value."""
+        return json.loads(self.encoded)
+
+
+class Held:
+    """One lease, from reading its reply to the answer to its settlement. Safe to use from every thread."""
+
+    def __init__(self, lease: Lease, wake: Callable[[], None]) -> None:
+        self.lease = lease
+        self.token = lease.token
+        self.facts = _facts(lease)
+        self.renewed_at = time.monotonic()
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._unsaved: list[Unsaved] = []
+        self._reason: StopReason | None = None
+        self._on_stop: Callable[[], None] | None = None
+
+    @property
+    def reason(self) -> StopReason | None:
+        """Why the handler was told to stop, if it was."""
+        return self._reason
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the handler should stop."""
+        return self._reason is not None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the broker said that this lease is no longer ours."""
+        return self._reason is StopReason.LEASE_LOST
+
+    def on_stop(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the handler is to stop, from the thread that found out; at once if it was told."""
+        with self._lock:
+            self._on_stop = callback
+            told = self._reason is not None
+        if told:
+            callback()
+
+    def stop(self, reason: StopReason) -> bool:
+        """Tell the handler to stop; return whether that was news. A lost lease outweighs every other reason."""
+        with self._lock:
+            if self._reason is not None and (reason is not StopReason.LEASE_LOST or self.lost):
+                return False
+            first = self._reason is None
+            self._reason = reason
+            callback = self._on_stop
+            dropped = self._take_all() if reason is StopReason.LEASE_LOST else []
+        for unsaved in dropped:
+            _fail(unsaved.waiter, TaskCancelled("the lease is lost"))
+        if callback is not None and first:
+            callback()
+        return True
+
+    def save(self, encoded: str) -> Future[None]:
+        """Store a checkpoint with the next heartbeat, which is sent at once."""
+        unsaved = Unsaved(encoded)
+        with self._lock:
+            lost = self.lost
+            if not lost:
+                self._unsaved.append(unsaved)
+        if lost:
+            _fail(unsaved.waiter, TaskCancelled("the lease is lost"))
+        else:
+            self._wake()
+        return unsaved.waiter
+
+    @property
+    def unsaved(self) -> Unsaved | None:
+        """The newest checkpoint that is not known to be durable; a failure or a release carries it."""
+        with self._lock:
+            return self._unsaved[-1] if self._unsaved else None
+
+    def saved(self, saved: Unsaved) -> None:
+        """Note that this checkpoint, and with it every older one, is durable."""
+        with self._lock:
+            if saved not in self._unsaved:
+                return
+            count = self._unsaved.index(saved) + 1
+            done, self._unsaved = self._unsaved[:count], self._unsaved[count:]
+        for unsaved in done:
+            if unsaved.waiter.set_running_or_notify_cancel():
+                unsaved.waiter.set_result(None)
+
+    def refused(self, refused: Unsaved, error: Exception) -> None:
+        """Note that the broker will not take this checkpoint; whoever waits for it is told."""
+        with self._lock:
+            if refused in self._unsaved:
+                self._unsaved.remove(refused)
+        _fail(refused.waiter, error)
+
+    def ended(self) -> None:
+        """Let go of whatever still waits: the lease is settled."""
+        with self._lock:
+            left = self._take_all()
+        for unsaved in left:
+            _fail(unsaved.waiter, TaskCancelled("the task is settled"))
+
+    def _take_all(self) -> list[Unsaved]:
+        taken, self._unsaved = self._unsaved, []
+        return taken
+
+
+class Holding:
+    """Every lease that occupies a slot. Safe to use from every thread."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._lock = threading.Lock()
+        self._held: dict[str, Held] = {}
+
+    def add(self, held: Held) -> bool:
+        """Take a lease in; False when it is known, as after a repeated call."""
+        with self._lock:
+            if held.token in self._held:
+                return False
+            self._held[held.token] = held
+            return True
+
+    def remove(self, held: Held) -> None:
+        """Free the slot: the handler ended and its settlement was answered."""
+        with self._lock:
+            self._held.pop(held.token, None)
+        held.ended()
+
+    def all(self) -> list[Held]:
+        """Return everything that occupies a slot, lost leases whose handler still runs included."""
+        with self._lock:
+            return list(self._held.values())
+
+    def ours(self) -> list[Held]:
+        """Return the leases that are ours as far as we know."""
+        return [held for held in self.all() if not held.lost]
+
+    @property
+    def free(self) -> int:
+        """Slots without a lease."""
+        with self._lock:
+            return self.slots - len(self._held)
+
+
+def _fail(waiter: Future[None], error: BaseException) -> None:
+    if not waiter.done() and waiter.set_running_or_notify_cancel():
+        waiter.set_exception(error)
+
+
+def _facts(lease: Lease) -> TaskFacts:
+    task = lease.task
+    return TaskFacts(
+        task_id=task.id,
+        namespace=task.namespace,
+        capability=task.capability,
+        name=task.name,
+        payload=task.payload,
+        tenant=task.tenant,
+        attempt=task.attempt,
+        max_attempts=task.max_attempts,
+        resume=task.checkpoint,
+        age_seconds=task.age_seconds,
+        traceparent=task.traceparent,
+    )

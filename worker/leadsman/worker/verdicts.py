@@ -1,0 +1,96 @@
+"""How an attempt ended, as what is said to the broker. Pure: exceptions and values in, a verdict out."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from leadsman.encoding import MAX_RESULT_BYTES, normalised
+from leadsman.errors import InvalidValueError
+from leadsman.outcomes import Dead, Release, Retry, TaskCancelled
+from leadsman.wire.tasks import TaskError
+from leadsman.worker.holding import StopReason
+
+MAX_TYPE = 200
+MAX_MESSAGE = 4096
+MAX_REASON = 200
+MAX_DELAY_SECONDS = 31_536_000.0
+
+UNKNOWN_HANDLER_RETRY_SECONDS = 10.0
+"""A roll-out lasts about this long; the attempts bound the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Ack."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Nack."""
+
+    error: TaskError
+    retry: bool = True
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """Release."""
+
+    reason: str
+    delay_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The lease is somebody else's; there is nothing to say."""
+
+
+Verdict = Done | Failed | GivenBack | Gone
+
+
+def returned(value: Any) -> Verdict:
+    """Judge a handler that returned. A result that cannot be kept is dead at once: a repeat costs the same again."""
+    try:
+        return Done(normalised(value, "the result", MAX_RESULT_BYTES))
+    except InvalidValueError as error:
+        return Failed(task_error("InvalidResult", str(error)), retry=False)
+
+
+def raised(error: BaseException, reason: StopReason | None) -> Verdict:
+    """Judge a handler that raised, having been told to stop for `reason` or not at all."""
+    if isinstance(error, Retry):
+        return Failed(task_error("Retry", str(error)), retry_after_seconds=_seconds(error.after_s))
+    if isinstance(error, Dead):
+        return Failed(task_error("Dead", str(error)), retry=False)
+    if isinstance(error, Release):
+        return GivenBack(_text(str(error), MAX_REASON), _seconds(error.after_s) or 0.0)
+    if isinstance(error, asyncio.CancelledError | TaskCancelled) and reason is not None:
+        return Gone() if reason is StopReason.LEASE_LOST else GivenBack(str(reason))
+    return Failed(task_error(type(error).__qualname__, str(error)))
+
+
+def unknown_handler(capability: str, name: str, known: tuple[str, ...]) -> Verdict:
+    """Judge a task whose handler this worker does not have: a newer worker may, so it is tried again."""
+    listed = ", ".join(known) or "none"
+    message = f"this worker has no handler {name!r} for {capability}; it has {listed}"
+    return Failed(task_error("UnknownHandler", message), retry_after_seconds=UNKNOWN_HANDLER_RETRY_SECONDS)
+
+
+def task_error(kind: str, message: str) -> TaskError:
+    """Return an error that fits the wire, whatever the handler put into it."""
+    return TaskError(type=_text(kind, MAX_TYPE) or "Error", message=_text(message, MAX_MESSAGE))
+
+
+def _text(text: str, limit: int) -> str:
+    """Cut to `limit` and make it text that every store can hold."""
+    sound = text.encode("utf-8", "replace").decode().replace("\x00", "")
+    return sound if len(sound) <= limit else sound[: limit - 1] + "…"
+
+
+def _seconds(given: float | None) -> float | None:
+    if given is None or given != given:  # noqa: PLR0124  NaN is the one that differs from itself
+        return None
+    return min(max(0.0, float(given)), MAX_DELAY_SECONDS)
