@@ -60,6 +60,7 @@ class Heartbeats:
         self._next_at = 0.0
         self._retry_at = 0.0
         self._one_by_one = False
+        self._said_draining = False
         self._thread = threading.Thread(target=self._run, name="leadsman-heartbeats", daemon=True)
 
     def start(self) -> None:
@@ -147,6 +148,8 @@ class Heartbeats:
             return self._lease_seconds, self._heartbeat_seconds
 
     def _has_news(self) -> bool:
+        if self._standing.draining and not self._said_draining:
+            return True
         with self._lock:
             if self._asked:
                 return True
@@ -158,9 +161,10 @@ class Heartbeats:
             asked, self._asked = self._asked, []
         ours = self._holding.ours()
         carried = self._checkpoints(ours)
+        draining = self._standing.draining
         sent_at = time.monotonic()
         try:
-            reply = self._send(ours, carried, heartbeat_seconds)
+            reply = self._send(ours, carried, heartbeat_seconds, draining=draining)
         except InvalidRequestError as error:
             self._refused(carried, error)
             reply = None
@@ -173,6 +177,7 @@ class Heartbeats:
             self._give_up_unreachable(ours)
             return False
         self._one_by_one = self._one_by_one and bool(carried)
+        self._said_draining = draining
         self._standing.heard(reply.worker)
         self._heed(ours, carried, reply, sent_at)
         for waiter in asked:
@@ -180,7 +185,9 @@ class Heartbeats:
                 waiter.set_result(True)
         return True
 
-    def _send(self, ours: list[Held], carried: dict[str, Unsaved], heartbeat_seconds: float) -> HeartbeatReply:
+    def _send(
+        self, ours: list[Held], carried: dict[str, Unsaved], heartbeat_seconds: float, *, draining: bool
+    ) -> HeartbeatReply:
         items = [
             HeartbeatItem(token=held.token, checkpoint=carried[held.token].state)
             if held.token in carried
@@ -191,7 +198,7 @@ class Heartbeats:
             worker=self._settings.identity,
             capabilities=list(self._settings.capabilities),
             slots=self._settings.slots,
-            draining=self._standing.draining,
+            draining=draining,
             leases=items,
         )
         body = request.model_dump_json(by_alias=True, exclude_unset=True).encode()

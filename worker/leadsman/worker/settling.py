@@ -111,7 +111,7 @@ class Line(Generic[Item]):
     ) -> None:
         self._connection = connection
         self._standing = standing
-        self._request = request
+        self._request: Callable[[list[Item]], Request] = request
         self._path = connection.address.path("leases", operation)
         self._waiting: list[Pending[Item]] = []
         self._sender: asyncio.Task[None] | None = None

@@ -52,7 +52,7 @@ Verdict = Done | Failed | GivenBack | Gone
 
 
 def returned(value: Any) -> Verdict:
-    """Judge a handler that returned. A result that cannot be kept is dead at once: a repeat costs the same again."""
+    """Judge a handler that returned. A result that cannot be kept is dead at once: a repeat only costs."""
     try:
         return Done(normalised(value, "the result", MAX_RESULT_BYTES))
     except InvalidValueError as error:
