@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shlex
 import signal
 import sys
@@ -14,7 +15,7 @@ from . import base_image, debian, doctor, engine, helm, runs, toolchain
 from .cluster import Cluster
 from .cluster import obstacle as node_obstacle
 from .control_plane import ControlPlane
-from .errors import ClusterError
+from .errors import ClusterError, UnavailableError
 from .images import project_image
 from .progress import out, say
 
@@ -115,9 +116,13 @@ def _down(parsed: argparse.Namespace) -> int:
 
 def _env(parsed: argparse.Namespace) -> int:
     kubeconfig = ControlPlane.attach(parsed.name).kubeconfig
-    folders = f"{toolchain.path('kubectl').parent}:{helm.helm().parent}"
+    folders = [str(toolchain.path("kubectl").parent)]
+    try:
+        folders.append(str(helm.helm().parent))
+    except UnavailableError as reason:
+        say(f"no helm on the printed PATH: {reason}")
     out(f"export KUBECONFIG={shlex.quote(str(kubeconfig))}")
-    out(f"export PATH={shlex.quote(folders)}:$PATH")
+    out(f"export PATH={shlex.quote(os.pathsep.join(folders))}:$PATH")
     return 0
 
 

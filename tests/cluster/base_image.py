@@ -116,7 +116,7 @@ def _targets(suite: str) -> list[str]:
 def _suite() -> str:
     reason = debian.obstacle()
     if reason:
-        raise UnavailableError(f"no base image: {reason}")
+        raise UnavailableError(f"no base image can be made here: {reason}")
     release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
     suite = release.get("VERSION_CODENAME", "").strip('"')
     if not suite:

