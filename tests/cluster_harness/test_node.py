@@ -209,3 +209,26 @@ def test_the_base_image_says_which_python_it_has() -> None:
     base = base_image()
 
     assert base.name == f"localhost/python:{base.python}"
+
+
+def test_an_image_is_built_on_another_and_only_when_something_changed(
+    cluster: Cluster, image: Image, namespace: str, tmp_path: Path
+) -> None:
+    context = tmp_path / "context"
+    context.mkdir()
+    (context / "said").write_text("built on top")
+    dockerfile = tmp_path / "Dockerfile"
+    dockerfile.write_text('ARG BASE\nFROM ${BASE}\nCOPY said /said\nCMD ["cat", "/said", "/server.py"]\n')
+
+    upper = build_image(dockerfile, "harness-upper:1", context=context, base=image)
+    written = upper.archive.stat().st_ino
+    assert build_image(dockerfile, "harness-upper:1", context=context, base=image) == upper
+    assert upper.archive.stat().st_ino == written
+
+    cluster.load_image(upper)
+    pod = ("upper", "--image=harness-upper:1", "--image-pull-policy=Never", "--restart=Never")
+    cluster.kubectl("-n", namespace, "run", *pod)
+    cluster.kubectl(
+        "-n", namespace, "wait", "pod/upper", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s"
+    )
+    assert "built on top" in cluster.kubectl("-n", namespace, "logs", "upper")
