@@ -15,6 +15,12 @@ from leadsman.wire.tasks import TaskClass, TaskSubmit
 MAX_BATCH_BYTES = 4_000_000
 """A batch is closed before it grows beyond this; one larger task still goes, alone."""
 
+_PATTERNS = {
+    "capability": "must be lower-case letters, digits, '-' and '.', as a name in Kubernetes",
+    "name": "must be letters, digits and _ . : -",
+    "tenant": "must not have control characters",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -65,7 +71,8 @@ def checked(fields: Any, what: str) -> TaskSubmit:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise InvalidValueError(f"{what}: {f'{place}: ' if place else ''}{first['msg']}") from error
+        why = _PATTERNS.get(place, first["msg"]) if first["type"] == "string_pattern_mismatch" else first["msg"]
+        raise InvalidValueError(f"{what}: {f'{place}: ' if place else ''}{why}") from error
 
 
 def prepare(tasks: Iterable[TaskSubmit]) -> list[Prepared]:

@@ -1,6 +1,7 @@
 """One asynchronous call to the broker over a kept connection."""
 
 import asyncio
+import os
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -100,4 +101,6 @@ class HttpConnection:
 
 def _reason(error: aiohttp.ClientConnectorError) -> str:
     cause = error.os_error
-    return str(cause.strerror or cause).lower() if isinstance(cause, OSError) else str(error)
+    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
+        return os.strerror(cause.errno).lower()
+    return str(cause or error)

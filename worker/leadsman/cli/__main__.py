@@ -1,0 +1,5 @@
+"""`python -m leadsman.cli`."""
+
+from leadsman.cli import main
+
+main()

@@ -1,0 +1,139 @@
+"""Handlers under test: run with a fake context, no broker, no worker.
+
+    from leadsman.testing import run_task
+
+    def test_it_resumes():
+        outcome = run_task(app, "browser", {"url": "..."}, resume={"page": 3})
+        assert outcome.result == {"pages": 5}
+        assert outcome.checkpoints == [{"page": 4}, {"page": 5}]
+
+The verdict is judged by the same code that the worker uses.
+"""
+
+import asyncio
+import inspect
+import json
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import structlog
+
+from leadsman.app import DEFAULT_NAME, App
+from leadsman.context import Context, SyncContext, TaskFacts
+from leadsman.encoding import normalised
+from leadsman.errors import ConfigurationError
+from leadsman.outcomes import TaskCancelled
+from leadsman.worker.holding import StopReason
+from leadsman.worker.verdicts import Done, Failed, GivenBack, Verdict, raised, returned
+
+Kind = Literal["done", "failed", "released", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class TestOutcome:
+    """What the broker would have been told."""
+
+    __test__ = False  # for pytest: this is no test class
+
+    kind: Kind
+    """`nothing`: the lease was lost, and nobody is told anything."""
+    result: Any = None
+    error_type: str | None = None
+    error_message: str | None = None
+    retry: bool = True
+    """False: straight to the dead-letter queue."""
+    after_seconds: float | None = None
+    """The delay that Retry or Release asked for."""
+    checkpoints: list[Any] = field(default_factory=list)
+    exception: BaseException | None = None
+    """What the handler raised, for a closer look."""
+
+
+class FakeAttempt:
+    """A lease that exists only in the test. Checkpoints are kept; `cancel` does what a heartbeat reply would."""
+
+    def __init__(self, *, cancel_at_checkpoint: int | None = None) -> None:
+        self.checkpoints: list[Any] = []
+        self.reason: StopReason | None = None
+        self._cancel_at = cancel_at_checkpoint
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the handler should stop."""
+        return self.reason is not None
+
+    def cancel(self, reason: StopReason = StopReason.CANCELLED) -> None:
+        """Tell the handler to stop."""
+        self.reason = reason
+
+    def save(self, encoded: str) -> Future[None]:
+        """Keep a checkpoint."""
+        saved: Future[None] = Future()
+        if self.reason is StopReason.LEASE_LOST:
+            saved.set_exception(TaskCancelled("the lease is lost"))
+            return saved
+        self.checkpoints.append(json.loads(encoded))
+        if self._cancel_at == len(self.checkpoints):
+            self.cancel()
+        saved.set_result(None)
+        return saved
+
+
+def fake_context(payload: Any = None, *, attempt: FakeAttempt | None = None, **facts: Any) -> Context:
+    """Return the context an async handler gets; `facts` are fields of TaskFacts."""
+    return Context(_facts(payload, facts), attempt or FakeAttempt(), structlog.get_logger)
+
+
+def fake_sync_context(payload: Any = None, *, attempt: FakeAttempt | None = None, **facts: Any) -> SyncContext:
+    """Return the context a sync handler gets; `facts` are fields of TaskFacts."""
+    return SyncContext(_facts(payload, facts), attempt or FakeAttempt(), structlog.get_logger)
+
+
+def run_task(
+    app: App,
+    capability: str,
+    payload: Any = None,
+    *,
+    name: str = DEFAULT_NAME,
+    cancel_at_checkpoint: int | None = None,
+    **facts: Any,
+) -> TestOutcome:
+    """Run a handler to its end and return what the broker would have been told.
+
+    `facts` are fields of the context: `resume`, `attempt`, `tenant`, ... `cancel_at_checkpoint` cancels the task
+    right after its n-th checkpoint. For use without a running event loop; inside one, see `run_task_async`.
+    """
+    return asyncio.run(
+        run_task_async(app, capability, payload, name=name, cancel_at_checkpoint=cancel_at_checkpoint, **facts)
+    )
+
+
+async def run_task_async(
+    app: App,
+    capability: str,
+    payload: Any = None,
+    *,
+    name: str = DEFAULT_NAME,
+    cancel_at_checkpoint: int | None = None,
+    **facts: Any,
+) -> TestOutcome:
+    """Run a handler on the running event loop. See `run_task`."""
+    handler = app.handler(capability, name)
+    if handler is None:
+        known = ", ".join(str(each) for each in app.handlers.values()) or "none"
+        raise ConfigurationError(f"there is no handler {capability}/{name}; the application has {known}")
+    attempt = FakeAttempt(cancel_at_checkpoint=cancel_at_checkpoint)
+    facts = {"capability": capability, "name": name} | facts
+    value: Any = None
+    error: BaseException | None = None
+    try:
+        if handler.is_async:
+            value = await _cancellable(handler.function, fake_context(payload, attempt=attempt, **facts), attempt)
+        else:
+            context = fake_sync_context(payload, attempt=attempt, **facts)
+            value = await asyncio.to_thread(handler.function, context)
+    except (Exception, TaskCancelled, asyncio.CancelledError) as raised_error:  # noqa: BLE001  it is judged below
+        error = raised_error
+    verdict = returned(value) if error is None else raised(error, attempt.reason)
+    return _outcome(verdict, attempt, error)
