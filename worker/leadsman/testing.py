@@ -11,8 +11,8 @@ The verdict is judged by the same code that the worker uses.
 """
 
 import asyncio
-import inspect
 import json
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -57,6 +57,7 @@ class FakeAttempt:
         self.checkpoints: list[Any] = []
         self.reason: StopReason | None = None
         self._cancel_at = cancel_at_checkpoint
+        self._on_cancel: Callable[[], Any] | None = None
 
     @property
     def cancelled(self) -> bool:
@@ -66,6 +67,12 @@ class FakeAttempt:
     def cancel(self, reason: StopReason = StopReason.CANCELLED) -> None:
         """Tell the handler to stop."""
         self.reason = reason
+        if self._on_cancel is not None:
+            self._on_cancel()
+
+    def on_cancel(self, callback: Callable[[], Any]) -> None:
+        """Call `callback` when the handler is told to stop."""
+        self._on_cancel = callback
 
     def save(self, encoded: str) -> Future[None]:
         """Keep a checkpoint."""
@@ -129,11 +136,41 @@ async def run_task_async(
     error: BaseException | None = None
     try:
         if handler.is_async:
-            value = await _cancellable(handler.function, fake_context(payload, attempt=attempt, **facts), attempt)
+            running = asyncio.ensure_future(handler.function(fake_context(payload, attempt=attempt, **facts)))
+            attempt.on_cancel(running.cancel)
+            value = await running
         else:
-            context = fake_sync_context(payload, attempt=attempt, **facts)
-            value = await asyncio.to_thread(handler.function, context)
-    except (Exception, TaskCancelled, asyncio.CancelledError) as raised_error:  # noqa: BLE001  it is judged below
-        error = raised_error
+            value = await asyncio.to_thread(handler.function, fake_sync_context(payload, attempt=attempt, **facts))
+    except (Exception, TaskCancelled, asyncio.CancelledError) as caught:  # noqa: BLE001  it is judged below
+        error = caught
     verdict = returned(value) if error is None else raised(error, attempt.reason)
     return _outcome(verdict, attempt, error)
+
+
+def _facts(payload: Any, facts: dict[str, Any]) -> TaskFacts:
+    """Complete the facts, and give payload and resume the shape they have after travelling as JSON."""
+    defaults = {"task_id": "test-task", "namespace": "default", "capability": "test"}
+    if "resume" in facts:
+        facts = facts | {"resume": normalised(facts["resume"], "resume")}
+    return TaskFacts(**(defaults | facts), payload=normalised(payload, "the payload"))
+
+
+def _outcome(verdict: Verdict, attempt: FakeAttempt, error: BaseException | None) -> TestOutcome:
+    kept = attempt.checkpoints
+    match verdict:
+        case Done(result):
+            return TestOutcome("done", result=result, checkpoints=kept)
+        case Failed(described, retry, after):
+            return TestOutcome(
+                "failed",
+                error_type=described.type,
+                error_message=described.message,
+                retry=retry,
+                after_seconds=after,
+                checkpoints=kept,
+                exception=error,
+            )
+        case GivenBack(_, delay):
+            return TestOutcome("released", after_seconds=delay, checkpoints=kept, exception=error)
+        case _:
+            return TestOutcome("nothing", checkpoints=kept, exception=error)
