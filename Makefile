@@ -40,6 +40,7 @@ lint: venv ## Style, types and import contracts
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	MYPYPATH=tests:. $(VENV)/bin/mypy demo tests/cluster tests/tiers
 	$(VENV)/bin/lint-imports --no-cache
 
 .PHONY: format
