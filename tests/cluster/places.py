@@ -5,6 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -33,6 +36,18 @@ def digest(*parts: bytes) -> str:
         total.update(len(part).to_bytes(8, "big"))
         total.update(part)
     return total.hexdigest()[:16]
+
+
+@contextmanager
+def scratch_in(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder on the same file system, so that a rename out of it is whole or not at all.
+
+    The caller holds the folder's lock: what lies there from before is of a killed run, and is removed.
+    """
+    for left in folder.glob("scratch-*"):
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=folder) as scratch:
+        yield Path(scratch)
 
 
 def on_overlay(folder: Path) -> bool:

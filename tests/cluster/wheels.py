@@ -8,14 +8,13 @@ import platform
 import re
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import ClusterError
 from .locking import locked
-from .places import REPOSITORY, cache_root, digest
+from .places import REPOSITORY, cache_root, digest, scratch_in
 from .progress import step
 from .pypi import pip_download
 
@@ -36,10 +35,10 @@ def dependency_wheels(python: str, extras: Sequence[str]) -> Path:
     with locked(folder.parent / "lock", waiting_for="its download of wheels"):
         if folder.exists():
             return folder
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch, step("fetching the image's wheels"):
-            requirements = Path(scratch) / "requirements.txt"
+        with scratch_in(folder.parent) as scratch, step("fetching the image's wheels"):
+            requirements = scratch / "requirements.txt"
             requirements.write_text(wanted)
-            target = Path(scratch) / "wheels"
+            target = scratch / "wheels"
             pip_download(
                 "--no-deps",
                 "--require-hashes",
