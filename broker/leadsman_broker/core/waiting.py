@@ -1,7 +1,7 @@
 """Parked lease calls, and which of them gets the next task.
 
 Packing: a task goes to the waiting worker that holds the most leases and has a free slot, ties to the most recent
-end of a lease. In order of waiting, load would spread, no worker would be idle for long, and scale-in would not start.
+end of a lease. In order of waiting, load would spread, no worker would stay idle, and scale-in would not start.
 
 Each queue has a heap of the calls that may take from it. An entry counts while it carries its call's current stamp;
 whatever changes a call's rank gives it a new stamp and new entries.

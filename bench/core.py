@@ -1,0 +1,95 @@
+"""How fast the broker core is without any I/O, and how fast a start is.
+
+Prints one JSON object a line: {"bench", "metric", "value", "unit", "conditions"}. `make bench-core` runs it.
+"""
+
+import argparse
+import gc
+import json
+import os
+import random
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman_broker.core import commands as c
+from leadsman_broker.core.core import Core
+from leadsman_broker.core.rows import Loaded, Stored
+
+NAMESPACE = "bench"
+CAPABILITY = "llm"
+
+
+def report(metric: str, value: float, unit: str, **conditions: Any) -> None:
+    conditions = {"cpus": os.cpu_count(), "python": sys.version.split()[0], **conditions}
+    line = {"bench": "core", "metric": metric, "value": round(value, 3), "unit": unit, "conditions": conditions}
+    print(json.dumps(line), flush=True)
+
+
+def rss_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def step(core: Core, commands: list[c.Command], now: float, rand: random.Random) -> Any:
+    core.needs(commands)
+    return core.step(commands, Loaded(), now, rand)
+
+
+def filled(queued: int, rand: random.Random) -> Core:
+    core = Core(Stored(tasks=[]), 0.0, rand)
+    rules = CapabilityConfig(name=CAPABILITY, max_depth=10_000_000)
+    step(core, [c.Configure(NAMESPACE, 1, (rules,))], 0.0, rand)
+    batch = c.Enqueue(NAMESPACE, tuple(c.NewTask(CAPABILITY, priority=number % 3) for number in range(1000)))
+    for _ in range(queued // 1000):
+        step(core, [batch], 0.0, rand)
+    return core
+
+
+def lifecycles(core: Core, count: int, batch: int, workers: int, rand: random.Random) -> float:
+    """Run lifecycles in batches as a busy server sees them; return tasks per second."""
+    who = [c.Worker(NAMESPACE, f"pod-{number}", "1") for number in range(workers)]
+    new = c.Enqueue(NAMESPACE, tuple(c.NewTask(CAPABILITY, priority=number % 3) for number in range(batch)))
+    began = time.perf_counter()
+    done = 0
+    call = 0
+    while done < count:
+        now = 1.0 + done * 1e-5
+        call += 1
+        worker = who[call % workers]
+        ask = c.Lease(call, worker, (CAPABILITY,), batch, batch, f"a{call}")
+        answers = step(core, [new, ask], now, rand).answers
+        acks: list[c.Command] = [c.Ack(NAMESPACE, lease.token, b"null") for lease in answers[0].leases]
+        step(core, acks, now, rand)
+        done += len(acks)
+    return done / (time.perf_counter() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queued", type=int, default=1_000_000)
+    parser.add_argument("--lifecycles", type=int, default=60_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    rand = random.Random(1)
+    gc.disable()
+
+    before = rss_mib()
+    began = time.perf_counter()
+    core = filled(options.queued, rand)
+    seconds = time.perf_counter() - began
+    report("core_enqueue_per_s", options.queued / seconds, "1/s", queued=options.queued, batch=1000)
+    report("core_rss_mib", rss_mib() - before, "MiB", queued=options.queued)
+    for batch in (1, 50):
+        rates = [lifecycles(core, options.lifecycles, batch, 32, rand) for _ in range(options.repeats)]
+        name = "core_lifecycle_per_s_1m" if batch == 50 else "core_lifecycle_single_per_s_1m"
+        report(name, statistics.median(rates), "1/s", queued=options.queued, batch=batch, best=round(max(rates)))
+
+
+if __name__ == "__main__":
+    main()

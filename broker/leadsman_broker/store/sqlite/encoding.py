@@ -1,0 +1,104 @@
+"""Rows of the core as SQLite values, and back."""
+
+import hashlib
+import json
+import struct
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.tasks import TaskClass, TaskState
+from leadsman_broker.core.rows import EndedRow, Ending, KeyId, LiveRow, QueueKey, Standing
+
+Queues = dict[int, QueueKey]
+
+_CLASSES = {member.value: member for member in TaskClass}
+_STATES = {member.value: member for member in TaskState}
+_RULES = TypeAdapter(tuple[CapabilityConfig, ...])
+
+_FIXED = 9
+"""Columns of a stored row before its standing."""
+LIVE_COLUMNS = _FIXED + len(Standing._fields)
+ENDED_COLUMNS = LIVE_COLUMNS + 5
+
+
+def hash_key(key: KeyId) -> bytes:
+    """Return what a key is found by: 128 bits, so that two keys do not meet by accident."""
+    return hashlib.blake2b(json.dumps(key).encode("ascii"), digest_size=16).digest()
+
+
+def live_row(row: tuple[Any, ...], queues: Queues) -> LiveRow:
+    """Read a live row; also the first columns of an ended one."""
+    namespace, capability = queues[row[2]]
+    standing = Standing._make(row[_FIXED:LIVE_COLUMNS])
+    if standing.epoch or standing.history:
+        settled = standing.settled_state
+        standing = standing._replace(
+            backing_off=bool(standing.backing_off),
+            suspect=bool(standing.suspect),
+            cancel=bool(standing.cancel),
+            settled_state=_STATES[settled] if settled is not None else None,
+        )
+    return LiveRow(
+        row[0],
+        row[1],
+        namespace,
+        capability,
+        row[3],
+        _CLASSES[row[4]],
+        row[5],
+        bool(row[6]),
+        row[7],
+        row[8],
+        standing,
+    )
+
+
+def ended_row(row: tuple[Any, ...], queues: Queues) -> EndedRow:
+    """Read an ended row."""
+    state, ended_at, visible_until, purge_at, late = row[LIVE_COLUMNS:ENDED_COLUMNS]
+    return EndedRow(live_row(row, queues), _STATES[state], ended_at, visible_until, purge_at, bool(late))
+
+
+def ending_values(ending: Ending) -> tuple[Any, ...]:
+    """Return the parameters that turn a live row into an ended one."""
+    ended = ending.ended
+    return (
+        *ended.live.standing,
+        ended.state,
+        ended.ended_at,
+        ended.visible_until,
+        ended.purge_at,
+        ended.late,
+        ending.reason,
+        ending.error_type,
+        ending.error_message,
+        ending.result,
+        ended.live.seq,
+    )
+
+
+def state_of(text: str) -> TaskState:
+    """Read a state."""
+    return _STATES[text]
+
+
+def rules_text(rules: tuple[CapabilityConfig, ...]) -> str:
+    """Return capabilities' rules as JSON; what is at its default is left out, so that a new default takes hold."""
+    return _RULES.dump_json(rules, exclude_defaults=True).decode()
+
+
+def rules_from(text: str) -> tuple[CapabilityConfig, ...]:
+    """Read capabilities' rules."""
+    return _RULES.validate_json(text)
+
+
+def seconds_blob(seconds: tuple[float, ...]) -> bytes:
+    """Return service times as little-endian doubles."""
+    return struct.pack(f"<{len(seconds)}d", *seconds)
+
+
+def seconds_from(blob: bytes) -> tuple[float, ...]:
+    """Read service times."""
+    return struct.unpack(f"<{len(blob) // 8}d", blob)

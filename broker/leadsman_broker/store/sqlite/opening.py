@@ -1,0 +1,105 @@
+"""Opening the file: settings, version, ownership."""
+
+from pathlib import Path
+
+import apsw
+
+from leadsman_broker.store.errors import StoreError, StoreVersionError
+from leadsman_broker.store.sqlite.statements import SCHEMA, SQL
+
+APPLICATION_ID = 0x4C454144
+"""Marks the file as ours ("LEAD")."""
+
+SCHEMA_VERSION = 1
+
+WRITER_CACHE_KIB = 32_768
+READER_CACHE_KIB = 8_192
+CHECKPOINT_PAGES = 2_000
+"""The log is copied back into the file at about 8 MiB."""
+LOG_LIMIT_BYTES = 16 * 2**20
+"""What of the log file is kept on disk after a long one was copied back."""
+BUSY_MILLISECONDS = 5_000
+
+
+def open_writer(path: Path) -> apsw.Connection:
+    """Open the file for writing, make it if it is not there, and check that it is one this program may use."""
+    try:
+        db = apsw.Connection(str(path))
+    except apsw.CantOpenError as error:
+        raise StoreError(f"cannot open {path}: {error}") from error
+    try:
+        db.set_busy_timeout(BUSY_MILLISECONDS)
+        _check_version(db, path)
+        _use_log(db, path)
+        db.pragma("synchronous", "full")
+        db.pragma("cache_size", -WRITER_CACHE_KIB)
+        db.pragma("journal_size_limit", LOG_LIMIT_BYTES)
+        db.wal_autocheckpoint(CHECKPOINT_PAGES)
+        _create(db)
+    except apsw.NotADBError as error:
+        db.close()
+        raise StoreVersionError(f"{path} is not a database") from error
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """Open the file for reading beside the writer."""
+    db = apsw.Connection(str(path))
+    db.set_busy_timeout(BUSY_MILLISECONDS)
+    db.pragma("query_only", "on")
+    db.pragma("cache_size", -READER_CACHE_KIB)
+    return db
+
+
+def take_over(db: apsw.Connection) -> int:
+    """Make every earlier owner's next commit fail, and return the generation that this one commits under."""
+    with _immediately(db):
+        return _number(db, SQL["take_over"])
+
+
+def _use_log(db: apsw.Connection, path: Path) -> None:
+    if db.pragma("journal_mode", "wal") != "wal":
+        raise StoreError(f"{path}: this file system does not support a write-ahead log; use a local disk")
+
+
+def _check_version(db: apsw.Connection, path: Path) -> None:
+    version = db.pragma("user_version")
+    application = db.pragma("application_id")
+    filled = _number(db, "SELECT count(*) FROM sqlite_schema")
+    if filled and application != APPLICATION_ID:
+        raise StoreVersionError(f"{path} is a database of another program")
+    if version > SCHEMA_VERSION:
+        raise StoreVersionError(
+            f"{path} was written by a newer leadsman (file version {version}, this program knows up to "
+            f"{SCHEMA_VERSION}); start that one, or restore a backup made before it"
+        )
+
+
+def _create(db: apsw.Connection) -> None:
+    with _immediately(db):
+        if db.pragma("user_version") == 0:
+            db.execute(SCHEMA)
+            db.pragma("application_id", APPLICATION_ID)
+            db.pragma("user_version", SCHEMA_VERSION)
+
+
+def _number(db: apsw.Connection, sql: str) -> int:
+    (row,) = db.execute(sql).fetchall()
+    number: int = row[0]
+    return number
+
+
+class _immediately:  # noqa: N801  # reads as a word after `with`
+    """A transaction that has the write lock from its first statement."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._db.execute("COMMIT" if kind is None else "ROLLBACK")

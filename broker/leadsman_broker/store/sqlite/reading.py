@@ -1,0 +1,135 @@
+"""Everything that is read from the file while the broker runs, and the one long read at its start."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+
+from leadsman_broker.core.ids import seq_of
+from leadsman_broker.core.rows import (
+    FenceRow,
+    HistoryRow,
+    KeyRow,
+    LiveRow,
+    Loaded,
+    NamespaceRow,
+    Needs,
+    PurgedRow,
+    Stored,
+    TotalsRow,
+)
+from leadsman_broker.store.interface import Delivery, TaskRecord
+from leadsman_broker.store.sqlite import encoding
+from leadsman_broker.store.sqlite.encoding import ENDED_COLUMNS, LIVE_COLUMNS, Queues
+from leadsman_broker.store.sqlite.statements import SQL
+
+
+class Reader:
+    """Reads of one connection; `queues` is the writer's map and grows while it commits."""
+
+    def __init__(self, db: apsw.Connection, queues: Queues) -> None:
+        self._db = db
+        self._queues = queues
+
+    def load(self) -> Stored:
+        """Return everything a core starts from; the live rows come lazily, in one pass."""
+        queues = self._queues
+        meta = self._one("read_meta", 1)
+        next_seq, last_at = meta if meta is not None else (1, 0.0)
+        return Stored(
+            tasks=self._live_rows(),
+            next_seq=next_seq,
+            last_at=last_at,
+            dead={queues[queue]: count for queue, count in self._db.execute(SQL["count_dead"])},
+            namespaces=[
+                NamespaceRow(namespace, generation, encoding.rules_from(listed), encoding.rules_from(retained))
+                for namespace, generation, listed, retained in self._db.execute(SQL["load_namespaces"])
+            ],
+            fences=[FenceRow(*row) for row in self._db.execute(SQL["load_fences"])],
+            totals={queues[row[0]]: TotalsRow(*row[1:]) for row in self._db.execute(SQL["load_totals"])},
+            service_times={
+                queues[queue]: encoding.seconds_from(blob)
+                for queue, blob in self._db.execute(SQL["load_service_times"])
+            },
+        )
+
+    def read(self, needs: Needs) -> Loaded:
+        """Return the rows that commands need."""
+        loaded = Loaded()
+        for key in needs.keys:
+            row = self._one("read_key", encoding.hash_key(key))
+            if row is not None:
+                fingerprint, live_id, ended_id, state, ended_at = row
+                if live_id is not None or ended_id is not None:
+                    known = encoding.state_of(state) if state is not None else None
+                    loaded.keys[key] = KeyRow(live_id or ended_id, fingerprint, known, ended_at)
+        for task_id in needs.ended:
+            row = self._one("read_ended", seq_of(task_id) or 0)
+            if row is not None and row[1] == task_id:
+                loaded.ended[task_id] = encoding.ended_row(row, self._queues)
+        if needs.purge_limit:
+            due = self._db.execute(SQL["read_purge"], (needs.purge_before, needs.purge_limit))
+            loaded.purge = [
+                PurgedRow(seq, task_id, *self._queues[queue], encoding.state_of(state))
+                for seq, task_id, queue, state in due
+            ]
+        return loaded
+
+    def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
+        """Return payload and more of live tasks, by id."""
+        found = {}
+        for task_id in task_ids:
+            row = self._one("read_delivery", seq_of(task_id) or 0)
+            if row is not None and row[0] == task_id:
+                found[task_id] = Delivery(row[1], row[2], row[3], row[4])
+        return found
+
+    def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:
+        """Return one task, live or visible still."""
+        seq = seq_of(task_id) or 0
+        row = self._one("read_live_task", seq)
+        if row is not None:
+            live = encoding.live_row(row, self._queues)
+            name, key, traceparent = row[LIVE_COLUMNS:]
+            record = TaskRecord(live, name, key, traceparent, None, None, None, None, None, self._history(seq))
+        else:
+            row = self._one("read_ended_task", seq)
+            if row is None:
+                return None
+            record = self._ended_record(row)
+            if record.ended is not None and record.ended.visible_until <= now:
+                return None
+        return record if (record.live.id, record.live.namespace) == (task_id, namespace) else None
+
+    def dead(self, queue: int, *, after: int, limit: int, now: float) -> list[TaskRecord]:
+        """Return a page of dead tasks."""
+        rows = self._db.execute(SQL["read_dead_tasks"], (queue, after, now, limit)).fetchall()
+        return [self._ended_record(row) for row in rows]
+
+    def payload(self, namespace: str, task_id: str) -> bytes | None:
+        """Return the payload of a live or dead task."""
+        seq = seq_of(task_id) or 0
+        row = self._one("read_live_task", seq) or self._one("read_ended_task", seq)
+        if row is None or row[1] != task_id or self._queues[row[2]][0] != namespace:
+            return None
+        found = self._one("read_payload", seq)
+        return found[0] if found is not None else None
+
+    def _live_rows(self) -> Iterator[LiveRow]:
+        for row in self._db.execute(SQL["load_live"]):
+            yield encoding.live_row(row, self._queues)
+
+    def _one(self, name: str, value: bytes | int) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self._db.execute(SQL[name], (value,)).fetchone()
+        return row
+
+    def _ended_record(self, row: tuple[Any, ...]) -> TaskRecord:
+        ended = encoding.ended_row(row, self._queues)
+        name, key, traceparent, reason, error_type, error_message, result = row[ENDED_COLUMNS:]
+        history = self._history(ended.live.seq)
+        return TaskRecord(
+            ended.live, name, key, traceparent, ended, reason, error_type, error_message, result, history
+        )
+
+    def _history(self, seq: int) -> tuple[HistoryRow, ...]:
+        return tuple(HistoryRow(*row) for row in self._db.execute(SQL["read_history"], (seq,)))

@@ -1,0 +1,204 @@
+-- One statement per name. Read by statements.py; positional parameters are filled by encoding.py.
+
+-- name: take_over
+UPDATE meta SET generation = generation + 1 WHERE id = 1 RETURNING generation
+
+-- name: check_owner
+UPDATE meta SET next_seq = max(next_seq, ?), last_at = max(last_at, ?) WHERE id = 1 AND generation = ?
+
+-- name: read_meta
+SELECT next_seq, last_at FROM meta WHERE id = ?
+
+-- name: read_queues
+SELECT id, namespace, capability FROM queues
+
+-- name: add_queue
+INSERT INTO queues (id, namespace, capability) VALUES (?, ?, ?)
+
+-- name: accept
+INSERT INTO live (
+    seq, id, queue, tenant, class, priority, accepted_at, max_attempts,
+    name, idempotency_key, key_hash, traceparent,
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: accept_payload
+INSERT INTO payloads (seq, payload) VALUES (?, ?)
+
+-- name: accept_key
+INSERT INTO keys (hash, seq, fingerprint) VALUES (?, ?, ?)
+ON CONFLICT (hash) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint
+
+-- name: revive
+INSERT INTO live (
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
+)
+SELECT
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
+FROM ended WHERE seq = ?
+
+-- name: update
+UPDATE live SET
+    due_at = ?, backing_off = ?, expires_at = ?, epoch = ?, secret = ?, failures = ?, reclaims = ?, releases = ?,
+    poison = ?, suspect = ?, cancel = ?, history = ?, settled_epoch = ?, settled_op = ?, settled_state = ?,
+    lease_pod = ?, lease_incarnation = ?, lease_pool = ?, lease_attempt_id = ?, lease_started_at = ?,
+    lease_expires_at = ?
+WHERE seq = ?
+
+-- name: save_checkpoint
+INSERT INTO checkpoints (seq, checkpoint) VALUES (?, ?)
+ON CONFLICT (seq) DO UPDATE SET checkpoint = excluded.checkpoint
+
+-- name: add_history
+INSERT INTO history (seq, number, at, event, epoch, worker, detail) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: trim_history
+DELETE FROM history WHERE seq = ? AND number <= ?
+
+-- name: end
+INSERT INTO ended (
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    state, ended_at, visible_until, purge_at, late, reason, error_type, error_message, result,
+    seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
+)
+SELECT
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
+FROM live WHERE seq = ?
+
+-- name: drop_live
+DELETE FROM live WHERE seq = ?
+
+-- name: drop_ended
+DELETE FROM ended WHERE seq = ?
+
+-- name: drop_payload
+DELETE FROM payloads WHERE seq = ?
+
+-- name: drop_checkpoint
+DELETE FROM checkpoints WHERE seq = ?
+
+-- name: drop_history
+DELETE FROM history WHERE seq = ?
+
+-- name: drop_key
+DELETE FROM keys WHERE hash = (SELECT key_hash FROM ended WHERE ended.seq = ?1) AND seq = ?1
+
+-- name: put_namespace
+INSERT INTO namespaces (namespace, generation, capabilities, retained) VALUES (?, ?, ?, ?)
+ON CONFLICT (namespace) DO UPDATE SET
+    generation = excluded.generation, capabilities = excluded.capabilities, retained = excluded.retained
+
+-- name: put_fence
+INSERT INTO fences (pod_uid, operation, expires_at) VALUES (?, ?, ?)
+ON CONFLICT (pod_uid) DO UPDATE SET operation = excluded.operation, expires_at = excluded.expires_at
+
+-- name: drop_fence
+DELETE FROM fences WHERE pod_uid = ?
+
+-- name: put_totals
+INSERT INTO totals (
+    queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (queue) DO UPDATE SET
+    accepted = excluded.accepted, completed = excluded.completed, failed = excluded.failed,
+    reclaimed = excluded.reclaimed, refused = excluded.refused, late_acks = excluded.late_acks,
+    dead = excluded.dead, expired = excluded.expired, cancelled = excluded.cancelled
+
+-- name: put_service_times
+INSERT INTO service_times (queue, seconds) VALUES (?, ?)
+ON CONFLICT (queue) DO UPDATE SET seconds = excluded.seconds
+
+-- name: drop_totals
+DELETE FROM totals WHERE queue = ?
+
+-- name: drop_service_times
+DELETE FROM service_times WHERE queue = ?
+
+-- name: load_live
+SELECT
+    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at
+FROM live ORDER BY seq
+
+-- name: count_dead
+SELECT queue, count(*) FROM ended WHERE state = 'dead' GROUP BY queue
+
+-- name: load_namespaces
+SELECT namespace, generation, capabilities, retained FROM namespaces
+
+-- name: load_fences
+SELECT pod_uid, operation, expires_at FROM fences
+
+-- name: load_totals
+SELECT queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled FROM totals
+
+-- name: load_service_times
+SELECT queue, seconds FROM service_times
+
+-- name: read_key
+SELECT keys.fingerprint, live.id, ended.id, ended.state, ended.ended_at
+FROM keys LEFT JOIN live ON live.seq = keys.seq LEFT JOIN ended ON ended.seq = keys.seq
+WHERE keys.hash = ?
+
+-- name: read_ended
+SELECT
+    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    state, ended_at, visible_until, purge_at, late
+FROM ended WHERE seq = ?
+
+-- name: read_purge
+SELECT seq, id, queue, state FROM ended WHERE purge_at <= ? ORDER BY purge_at, seq LIMIT ?
+
+-- name: read_delivery
+SELECT live.id, live.name, payloads.payload, checkpoints.checkpoint, live.traceparent
+FROM live JOIN payloads ON payloads.seq = live.seq LEFT JOIN checkpoints ON checkpoints.seq = live.seq
+WHERE live.seq = ?
+
+-- name: read_live_task
+SELECT
+    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    name, idempotency_key, traceparent
+FROM live WHERE seq = ?
+
+-- name: read_ended_task
+SELECT
+    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    state, ended_at, visible_until, purge_at, late,
+    name, idempotency_key, traceparent, reason, error_type, error_message, result
+FROM ended WHERE seq = ?
+
+-- name: read_dead_tasks
+SELECT
+    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    state, ended_at, visible_until, purge_at, late,
+    name, idempotency_key, traceparent, reason, error_type, error_message, result
+FROM ended WHERE state = 'dead' AND queue = ? AND seq > ? AND visible_until > ? ORDER BY seq LIMIT ?
+
+-- name: read_history
+SELECT seq, number, at, event, epoch, worker, detail FROM history WHERE seq = ? ORDER BY number
+
+-- name: read_payload
+SELECT payload FROM payloads WHERE seq = ?

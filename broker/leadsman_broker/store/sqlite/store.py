@@ -1,0 +1,115 @@
+"""The SQLite store: a folder with one file, a lock, and one writer."""
+
+from pathlib import Path
+
+import apsw
+
+from leadsman_broker.core.rows import Changes, Loaded, Needs, Stored
+from leadsman_broker.store.errors import StoreError, StoreFencedError, StoreFullError
+from leadsman_broker.store.interface import Delivery, Space, TaskRecord
+from leadsman_broker.store.sqlite import writing
+from leadsman_broker.store.sqlite.lock import FolderLock
+from leadsman_broker.store.sqlite.opening import open_reader, open_writer, take_over
+from leadsman_broker.store.sqlite.reading import Reader
+from leadsman_broker.store.sqlite.space import RESERVE_BYTES, SpaceGauge
+from leadsman_broker.store.sqlite.statements import SQL
+
+FILE_NAME = "leadsman.db"
+
+
+class SqliteStore:
+    """Implements `store.interface.Store` on a local disk or block volume, for one process at a time.
+
+    The writer's connection serves `commit` alone, the reader's everything else, so that a commit on a thread of its
+    own and reads on another do not meet.
+    """
+
+    def __init__(self, folder: Path, *, reserve_bytes: int = RESERVE_BYTES) -> None:
+        """Open the folder, made if need be.
+
+        Raises StoreLockedError while another process has it, StoreVersionError for a file of a newer program.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FolderLock(folder)
+        try:
+            self._writer = open_writer(folder / FILE_NAME)
+            try:
+                self._generation = take_over(self._writer)
+                self._reading = open_reader(folder / FILE_NAME)
+                self._ids = writing.QueueIds(self._writer)
+                self._reader = Reader(self._reading, self._ids.by_id)
+                self._page_size: int = self._writer.pragma("page_size")
+            except BaseException:
+                self._writer.close()
+                raise
+        except BaseException:
+            self._lock.release()
+            raise
+        self._gauge = SpaceGauge(folder, reserve_bytes)
+        self._failed = False
+
+    @property
+    def generation(self) -> int:
+        """Grow by one at every opening of the same folder."""
+        return self._generation
+
+    def load(self) -> Stored:
+        """Return everything a core starts from."""
+        return self._reader.load()
+
+    def read(self, needs: Needs) -> Loaded:
+        """Return the rows that commands need."""
+        return self._reader.read(needs)
+
+    def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
+        """Return payload and more of live tasks, by id."""
+        return self._reader.deliveries(task_ids)
+
+    def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:
+        """Return one task, or None."""
+        return self._reader.task(namespace, task_id, now)
+
+    def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
+        """Return a page of dead tasks."""
+        queue = self._ids.by_key.get((namespace, capability))
+        return self._reader.dead(queue, after=after, limit=limit, now=now) if queue is not None else []
+
+    def payload(self, namespace: str, task_id: str) -> bytes | None:
+        """Return the payload of a live or dead task."""
+        return self._reader.payload(namespace, task_id)
+
+    def commit(self, changes: Changes) -> None:
+        """Make one step durable, all or nothing."""
+        if self._failed:
+            raise StoreError("an earlier commit failed; memory and file may differ, so the process must end")
+        db = self._writer
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            self._check_owner(changes)
+            writing.write(db, changes, self._ids)
+            db.execute("COMMIT")
+        except BaseException as error:
+            self._failed = True
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            if isinstance(error, apsw.FullError):
+                raise StoreFullError("the disk is full; nothing of this step was written") from error
+            if isinstance(error, apsw.Error):
+                raise StoreError(f"the commit failed: {error}") from error
+            raise
+        self._gauge.free_in_file = self._page_size * int(db.pragma("freelist_count"))
+
+    def space(self) -> Space:
+        """Say how much room there is."""
+        return self._gauge.read()
+
+    def close(self) -> None:
+        """Give up the file and its lock; the log is copied back on the way."""
+        self._reading.close()
+        self._writer.close()
+        self._lock.release()
+
+    def _check_owner(self, changes: Changes) -> None:
+        self._writer.execute(SQL["check_owner"], (changes.next_seq, changes.at, self._generation))
+        if self._writer.changes() != 1:
+            raise StoreFencedError("a newer process has taken this file over; this one may not write any more")

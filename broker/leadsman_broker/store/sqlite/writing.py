@@ -1,0 +1,120 @@
+"""One step of the core as statements, inside a transaction that the store has begun."""
+
+from typing import Any
+
+import apsw
+
+from leadsman.wire.tasks import TaskState
+from leadsman_broker.core.rows import HISTORY_LIMIT, AcceptedRow, Changes, Ending, LiveRow, QueueKey
+from leadsman_broker.store.sqlite import encoding
+from leadsman_broker.store.sqlite.encoding import Queues
+from leadsman_broker.store.sqlite.statements import SQL
+
+
+class QueueIds:
+    """Small numbers for queues, so that a task's row does not repeat their names."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self.by_id: Queues = {row[0]: (row[1], row[2]) for row in db.execute(SQL["read_queues"])}
+        self.by_key = {key: number for number, key in self.by_id.items()}
+
+    def of(self, db: apsw.Connection, key: QueueKey) -> int:
+        """Return a queue's number, a new one in the current transaction if it has none.
+
+        A number is never given to another queue, and a failed commit ends the store: so the two maps may run ahead.
+        """
+        number = self.by_key.get(key)
+        if number is None:
+            number = max(self.by_id, default=0) + 1
+            db.execute(SQL["add_queue"], (number, *key))
+            self.by_id[number] = key
+            self.by_key[key] = number
+        return number
+
+
+def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
+    """Write every field of the changes, in their order."""
+    if changes.accepted:
+        _accept(db, changes.accepted, ids)
+    if changes.revived:
+        _many(db, "revive", [(*row.standing, row.seq) for row in changes.revived])
+        _many(db, "drop_ended", [(row.seq,) for row in changes.revived])
+    if changes.updated:
+        _many(db, "update", [(*row.standing, row.seq) for row in changes.updated])
+    if changes.checkpoints:
+        _many(db, "save_checkpoint", [*changes.checkpoints.items()])
+    if changes.history:
+        _many(db, "add_history", changes.history)
+        old = [(row.seq, row.number - HISTORY_LIMIT) for row in changes.history if row.number > HISTORY_LIMIT]
+        if old:
+            _many(db, "trim_history", old)
+    if changes.ended:
+        _end(db, changes.ended)
+    if changes.purged:
+        seqs = [(row.seq,) for row in changes.purged]
+        for name in ("drop_key", "drop_ended", "drop_payload", "drop_checkpoint", "drop_history"):
+            _many(db, name, seqs)
+    _settings(db, changes, ids)
+
+
+def _accept(db: apsw.Connection, accepted: list[AcceptedRow], ids: QueueIds) -> None:
+    rows = []
+    keys = []
+    for row in accepted:
+        live = row.live
+        queue = ids.by_key.get((live.namespace, live.capability)) or ids.of(db, (live.namespace, live.capability))
+        hashed = None
+        if row.key is not None:
+            hashed = encoding.hash_key((live.namespace, live.capability, live.tenant, row.key))
+            keys.append((hashed, live.seq, row.fingerprint))
+        rows.append((*_fixed(live, queue), row.name, row.key, hashed, row.traceparent, *live.standing))
+    _many(db, "accept", rows)
+    _many(db, "accept_payload", [(row.live.seq, row.payload) for row in accepted])
+    if keys:
+        _many(db, "accept_key", keys)
+
+
+def _fixed(live: LiveRow, queue: int) -> tuple[Any, ...]:
+    return (
+        live.seq,
+        live.id,
+        queue,
+        live.tenant,
+        live.task_class,
+        live.priority,
+        live.accepted_at,
+        live.max_attempts,
+    )
+
+
+def _end(db: apsw.Connection, ended: list[Ending]) -> None:
+    seqs = [(row.ended.live.seq,) for row in ended]
+    _many(db, "end", [encoding.ending_values(row) for row in ended])
+    _many(db, "drop_live", seqs)
+    done = [(row.ended.live.seq,) for row in ended if row.ended.state is not TaskState.DEAD]
+    _many(db, "drop_payload", done)
+    _many(db, "drop_checkpoint", done)
+
+
+def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
+    for row in changes.namespaces.values():
+        values = (row.namespace, row.generation, encoding.rules_text(row.capabilities))
+        db.execute(SQL["put_namespace"], (*values, encoding.rules_text(row.retained)))
+    for pod_uid, fence in changes.fences.items():
+        if fence is None:
+            db.execute(SQL["drop_fence"], (pod_uid,))
+        else:
+            db.execute(SQL["put_fence"], tuple(fence))
+    for key, totals in changes.totals.items():
+        db.execute(SQL["put_totals"], (ids.of(db, key), *totals))
+    for key, seconds in changes.service_times.items():
+        db.execute(SQL["put_service_times"], (ids.of(db, key), encoding.seconds_blob(seconds)))
+    for key in changes.forgotten:
+        number = ids.by_key.get(key)
+        if number is not None:
+            db.execute(SQL["drop_totals"], (number,))
+            db.execute(SQL["drop_service_times"], (number,))
+
+
+def _many(db: apsw.Connection, name: str, rows: Any) -> None:
+    db.executemany(SQL[name], rows)
