@@ -94,7 +94,6 @@ test-e2e: venv cluster-build ## Real pods from the real image on a real node
 
 .PHONY: cluster-build
 cluster-build: venv ## Build and cache what the test cluster is made of (minutes when cold)
-	$(PY) -m cluster packages
 	$(PY) -m cluster build
 
 .PHONY: cluster-up
