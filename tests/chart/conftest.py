@@ -1,6 +1,7 @@
 """The real helm: what the chart renders, and a release of it on a real API server."""
 
 import json
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ __all__ = ["control_plane"]
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "leadsman"
+TRIAL = ("--set", "broker.persistence.enabled=false")
 CRDS = ("capabilities.leadsman.dev", "workerpools.leadsman.dev")
 
 
@@ -58,14 +60,68 @@ def render(helm_home: Path) -> Callable[..., Objects]:
     return rendered
 
 
-@pytest.fixture
-def release(control_plane: ControlPlane, helm_home: Path) -> Iterator[Callable[..., str]]:
-    """Run helm on the real API server: `release("install", ...)`. What is left is taken out at the end."""
+@pytest.fixture(scope="session")
+def on_cluster(control_plane: ControlPlane, helm_home: Path) -> Callable[..., str]:
+    """Run helm on the real API server: `on_cluster("install", ...)`."""
 
     def run(*words: str) -> str:
         return helm.run(control_plane.kubeconfig, helm_home, *words)
 
-    yield run
-    for found in json.loads(run("list", "--all-namespaces", "--output", "json")):
-        run("uninstall", found["name"], "--namespace", found["namespace"])
+    return run
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: ControlPlane, on_cluster: Callable[..., str]) -> Iterator[str]:
+    """A release for tests that only look; its namespace."""
+    system = f"system-{secrets.token_hex(3)}"
+    on_cluster("install", "leadsman", str(CHART), "--namespace", system, "--create-namespace", *TRIAL)
+    established(control_plane)
+    yield system
+    _take_out(control_plane, on_cluster)
+    control_plane.kubectl("delete", "namespace", system, "--wait=false")
+
+
+@pytest.fixture
+def release(control_plane: ControlPlane, on_cluster: Callable[..., str]) -> Iterator[Callable[..., str]]:
+    """Helm for a test that installs by itself; whatever it leaves is taken out at the end."""
+    yield on_cluster
+    _take_out(control_plane, on_cluster)
+
+
+@pytest.fixture(scope="session")
+def may(control_plane: ControlPlane) -> Callable[..., bool]:
+    """Ask the real authorizer whether a service account (`namespace:name`) may do this."""
+
+    def ask(account: str, verb: str, resource: str, namespace: str = "default") -> bool:
+        plural, _, subresource = resource.partition("/")
+        name, _, group = plural.partition(".")
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": f"system:serviceaccount:{account}",
+                "groups": ["system:serviceaccounts", "system:authenticated"],
+                "resourceAttributes": {
+                    "verb": verb,
+                    "group": group,
+                    "resource": name,
+                    "subresource": subresource,
+                    "namespace": namespace,
+                },
+            },
+        }
+        answer = control_plane.kubectl("create", "-f", "-", "--output", "json", stdin=json.dumps(review))
+        return bool(json.loads(answer)["status"]["allowed"])
+
+    return ask
+
+
+def established(control_plane: ControlPlane) -> None:
+    """Wait until the API server serves our kinds."""
+    control_plane.kubectl("wait", "--for=condition=Established", *(f"crd/{name}" for name in CRDS), "--timeout=60s")
+
+
+def _take_out(control_plane: ControlPlane, on_cluster: Callable[..., str]) -> None:
+    for found in json.loads(on_cluster("list", "--all-namespaces", "--output", "json")):
+        on_cluster("uninstall", found["name"], "--namespace", found["namespace"])
     control_plane.kubectl("delete", "crd", "--ignore-not-found", *CRDS)

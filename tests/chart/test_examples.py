@@ -10,19 +10,12 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 
 
-@pytest.fixture(scope="module")
-def kinds(control_plane):
-    folder = ROOT / "crds"
-    control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
-    control_plane.kubectl("wait", "--for=condition=Established", "-f", str(folder), "--timeout=60s")
-    return control_plane
-
-
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_an_example_is_accepted_as_it_is(kinds, example):
-    with kinds.namespace("examples") as namespace:
+def test_an_example_is_accepted_as_it_is(control_plane, example):
+    with control_plane.namespace("examples") as namespace:
         words = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "--namespace", namespace)
-        accepted = kinds.kubectl(*words, "-f", str(example))
+        accepted = control_plane.kubectl(*words, "-f", str(example))
         assert len(accepted.splitlines()) == len(list(yaml.safe_load_all(example.read_text())))
 
 
