@@ -12,6 +12,12 @@ from leadsman.reasons import Reason
 
 DEFAULT_STARTUP_SECONDS = 30.0
 """P until a pool's own pods have been measured."""
+SIGNAL_STALE_SECONDS = 15.0
+"""A broker that was not heard for longer is lost; it says at least every few seconds that it is there."""
+ZERO_SECONDS = 5.0
+"""That there is no work at all must be seen twice, this far apart, before it is believed."""
+IDLE_WHILE_WAITING_SECONDS = 30.0
+"""Free slots beside waiting work are normal for a moment; for this long, more workers are not what is missing."""
 
 
 class ScalingMode(StrEnum):
@@ -179,13 +185,16 @@ class Demand:
 class PoolMemory:
     """What one decision hands to the next. Bounded; an empty one is right after a start (a full window passes)."""
 
+    since: float | None = None
+    """Since when the demand is known without a gap."""
     window: tuple[Demand, ...] = ()
     """Newest last, slots strictly falling."""
     zero_since: float | None = None
     """Since when no work at all was seen."""
     idle_while_waiting_since: float | None = None
-    step_quiet_since: float | None = None
-    """`Step`: since when nothing waited and nobody left."""
+    """Since when slots have stayed free beside work that waits."""
+    quiet_since: float | None = None
+    """`Step`: since when nothing has waited and nobody has left."""
     replicas: int | None = None
     """The replicas at the last decision."""
 

@@ -6,9 +6,11 @@ ReplicaSet's own status shows that its controller has seen that - not-ready pods
 lowered. The transitions are in `leadsman_operator.scaling.advance`; the caller carries out the actions and reports
 the replies.
 
-    Idle --Fence--> Fencing --fenced--> Evidence --seen--> Lowering --lowered--> Verifying --> Idle
+    Idle --Fence--> Fencing --fenced--> Evidence --seen--> Lowering --lowered--> Verifying --gone--> Idle
                        |                   |                  |
-                       +--- pre-empted, late, refused --------+---> Idle, after Unfence and ClearCost
+                       +--- pre-empted, late, refused --------+---> Idle, with Unfence and ClearCost
+
+When all pods are to go, nobody chooses, and Fencing leads to Lowering at once.
 
 Every state but Idle has a deadline. Nothing of an operation has to survive a restart: fences and costs that an Idle
 protocol finds on its pods are strays, and it lifts them.
@@ -29,8 +31,10 @@ FENCE_DEADLINE_SECONDS = 10.0
 EVIDENCE_DEADLINE_SECONDS = 30.0
 LOWER_DEADLINE_SECONDS = 15.0
 VERIFY_DEADLINE_SECONDS = 30.0
+RACE_RETRY_SECONDS = 1.0
+"""Before the next operation when one lost a race: a worker took a task, another pod changed."""
 RETRY_SECONDS = 5.0
-"""Between an operation that came to nothing and the next; doubled for every further one."""
+"""Before the next operation when one failed; doubled for every further failure. Also between two equal requests."""
 MAX_RETRY_SECONDS = 300.0
 
 
@@ -161,51 +165,71 @@ class Idle:
     avoid: frozenset[str] = frozenset()
     """Pods whose readiness did not follow their fence: chosen last."""
     lifted_at: float | None = None
+    """When strays were last asked to be lifted."""
+    waits_for: str = ""
+    """Why no operation has started although workers are not needed; for people."""
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """What every state of an operation knows."""
+class Operation:
+    """One attempt to take workers away, as it was planned."""
 
-    operation: str
-    deadline: float
+    id: str
+    epoch: str
+    """Of the broker that is asked to fence."""
     from_replicas: int
-    victims: tuple[PodName, ...]
-    """Those that are to go, in order; no more of them than replicas are taken away."""
-    guards: tuple[PodName, ...]
+    target: int
+    ready_before: Mapping[str, bool]
+    """Readiness of every pod at the start, when the ReplicaSet's status agreed with it."""
+    victims: tuple[PodName, ...] = ()
+    """Those that are to go, in order."""
+    guards: tuple[PodName, ...] = ()
     """Pods that are not ready and so would go before a ready victim: fenced too, so that none takes a lease
     meanwhile, and spared if the controller leaves them."""
-    ready_before: Mapping[str, bool]
-    """Readiness of every pod when the operation started, when the ReplicaSet's status agreed with it."""
-    epoch: str
-    failures: int
+    failures: int = 0
+
+    @property
+    def fenced(self) -> frozenset[str]:
+        """UIDs of the pods that are fenced, or asked for."""
+        return frozenset(pod.uid for pod in (*self.victims, *self.guards))
 
 
 @dataclass(frozen=True, slots=True)
-class Fencing(Started):
+class Fencing:
     """The broker has been asked."""
 
+    operation: Operation
+    deadline: float
+
 
 @dataclass(frozen=True, slots=True)
-class Evidence(Started):
+class Evidence:
     """Fenced; waiting until the ReplicaSet's status shows every fenced pod as not ready."""
 
+    operation: Operation
+    deadline: float
     asked_at: float
     """When the deletion costs were last asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lowering(Started):
+class Lowering:
     """The scale is being written."""
 
+    operation: Operation
+    deadline: float
     to_replicas: int
 
 
 @dataclass(frozen=True, slots=True)
-class Verifying(Started):
+class Verifying:
     """Lowered; waiting to see who goes."""
 
+    operation: Operation
+    deadline: float
     to_replicas: int
+    leaving: int
+    """How many pods are to go."""
     recorded: frozenset[str] = frozenset()
     """Wrong victims already counted."""
 

@@ -1,0 +1,301 @@
+"""The transitions of a scale-in. See `leadsman_operator.scaling.scale_in` for the states and what they ask for."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from leadsman_operator.scaling.model import Action, PodName, PodSample
+from leadsman_operator.scaling.scale_in import (
+    EVIDENCE_DEADLINE_SECONDS,
+    FENCE_DEADLINE_SECONDS,
+    LOWER_DEADLINE_SECONDS,
+    MAX_RETRY_SECONDS,
+    RACE_RETRY_SECONDS,
+    RETRY_SECONDS,
+    VERIFY_DEADLINE_SECONDS,
+    VICTIM_DELETION_COST,
+    ClearCost,
+    Evidence,
+    Fence,
+    FenceReplied,
+    Fencing,
+    Idle,
+    Lowering,
+    LowerScale,
+    Operation,
+    RecordWrongVictim,
+    ReplicaSetSample,
+    ScaleInAction,
+    ScaleInEvent,
+    ScaleInState,
+    ScaleInView,
+    ScaleOutcome,
+    ScaleReplied,
+    SetDeletionCost,
+    Unfence,
+    Verifying,
+)
+from leadsman_operator.scaling.victims import victims
+
+_MAX_DOUBLINGS = 16
+"""Beyond this the longest wait is reached in any case, and the number stays small."""
+
+Step = tuple[ScaleInState, tuple[ScaleInAction, ...]]
+
+
+def advance(state: ScaleInState, view: ScaleInView, events: Iterable[ScaleInEvent], now: float) -> Step:
+    """Take in the replies, then go on from what is seen. Call it on every change, reply and `next_deadline`."""
+    asked: list[ScaleInAction] = []
+    for event in events:
+        if isinstance(event, FenceReplied):
+            state, actions = _fence_replied(state, event, view, now)
+        else:
+            state, actions = _scale_replied(state, event, now)
+        asked += actions
+    state, actions = _go_on(state, view, now)
+    return state, (*asked, *actions)
+
+
+def next_deadline(state: ScaleInState, now: float) -> float | None:
+    """Give the time at which `advance` must be called even if nothing happens; None: only news matters."""
+    if isinstance(state, Idle):
+        times = [state.not_before, now if state.lifted_at is None else state.lifted_at + RETRY_SECONDS]
+        return min((time for time in times if time > now), default=None)
+    if isinstance(state, Evidence):
+        return min(state.deadline, state.asked_at + RETRY_SECONDS)
+    return state.deadline
+
+
+def _go_on(state: ScaleInState, view: ScaleInView, now: float) -> Step:
+    match state:
+        case Idle():
+            return _idle(state, view, now)
+        case Fencing(operation=operation):
+            if _pre_empted(view):
+                return _lift(operation, now)
+            late = now >= state.deadline
+            return _lift(operation, now, failed="the broker did not answer") if late else (state, ())
+        case Evidence():
+            return _evidence(state, view, now)
+        case Lowering():
+            return _lowering(state, view, now)
+        case Verifying():
+            return _verifying(state, view, now)
+
+
+def _idle(state: Idle, view: ScaleInView, now: float) -> Step:
+    strays = _strays(view)
+    if strays:
+        if state.lifted_at is not None and now - state.lifted_at < RETRY_SECONDS:
+            return state, ()
+        return replace(state, lifted_at=now), strays
+    if view.decision.action is not Action.SCALE_IN:
+        return Idle(), ()
+    if now < state.not_before:
+        return state, ()
+    return _start(state, view, now)
+
+
+def _strays(view: ScaleInView) -> tuple[ScaleInAction, ...]:
+    """Find fences and costs on the pool's pods while no operation is under way: left by a dead leader, or late."""
+    by_operation: dict[str, list[str]] = {}
+    for pod in _present(view):
+        if pod.uid in view.fences:
+            by_operation.setdefault(view.fences[pod.uid], []).append(pod.uid)
+    marked = tuple(PodName(pod.uid, pod.name) for pod in _present(view) if _is_marked(pod))
+    lifts: list[ScaleInAction] = [Unfence(operation, tuple(uids)) for operation, uids in by_operation.items()]
+    return (*lifts, ClearCost(marked)) if marked else tuple(lifts)
+
+
+def _start(state: Idle, view: ScaleInView, now: float) -> Step:
+    present, observation, target = _present(view), view.observation, view.decision.replicas
+    if target and not _settled(view, present):
+        return replace(state, waits_for="the ReplicaSet's status does not agree with its pods yet"), ()
+    operation = Operation(
+        id=view.operation,
+        epoch="" if observation.signal is None else observation.signal.epoch,
+        from_replicas=observation.replicas,
+        target=target,
+        ready_before={pod.uid: pod.ready for pod in present},
+        failures=state.failures,
+    )
+    leaving = len(present) - target
+    if leaving <= 0:
+        # A quota, or nothing at all: the pods that would be too many were never made, so nobody has to go.
+        return _lower(operation, view, target, now)
+    found = victims(observation, leaving, max_draining=view.max_draining, avoid=state.avoid)
+    if not found.pods:
+        return replace(state, waits_for=found.note), ()
+    operation = replace(operation, victims=found.pods, guards=found.guards)
+    uids = tuple(pod.uid for pod in (*found.pods, *found.guards))
+    return Fencing(operation, now + FENCE_DEADLINE_SECONDS), (Fence(operation.id, uids),)
+
+
+def _fence_replied(state: ScaleInState, event: FenceReplied, view: ScaleInView, now: float) -> Step:
+    if not isinstance(state, Fencing) or state.operation.id != event.operation:
+        late = tuple(sorted(event.fenced))
+        return state, (Unfence(event.operation, late),) if late else ()
+    operation = state.operation
+    chosen = tuple(pod for pod in operation.victims if pod.uid in event.fenced)
+    exposed = any(pod.uid not in event.fenced for pod in operation.guards)
+    operation = replace(operation, victims=chosen)
+    if _pre_empted(view) or event.epoch != operation.epoch:
+        return _lift(operation, now)
+    everyone = operation.fenced >= {pod.uid for pod in _present(view)}
+    if not chosen or exposed or (operation.target == 0 and not everyone):
+        return _lift(operation, now, raced="the workers took tasks before they were fenced")
+    if operation.target == 0:
+        return _lower(operation, view, 0, now)
+    return Evidence(operation, now + EVIDENCE_DEADLINE_SECONDS, now), (SetDeletionCost(chosen),)
+
+
+def _evidence(state: Evidence, view: ScaleInView, now: float) -> Step:
+    operation, present = state.operation, _present(view)
+    if _pre_empted(view) or _epoch(view) != operation.epoch:
+        return _lift(operation, now)
+    fenced = operation.fenced
+    if _others(operation, present) or view.observation.replicas != operation.from_replicas:
+        return _lift(operation, now, raced="other pods of the pool changed meanwhile")
+    still_ready = frozenset(pod.uid for pod in present if pod.uid in fenced and pod.ready)
+    marked = {pod.uid for pod in present if _is_marked(pod)}
+    unmarked = tuple(pod for pod in operation.victims if pod.uid not in marked)
+    if not still_ready and not unmarked and _seen(operation, view.replica_set):
+        leaving = min(len(operation.victims), len(present) - view.decision.replicas)
+        return _lower(operation, view, len(present) - leaving, now)
+    if now >= state.deadline:
+        return _lift(operation, now, failed="the ReplicaSet did not show the fenced pods", avoid=still_ready)
+    if unmarked and now - state.asked_at >= RETRY_SECONDS:
+        return replace(state, asked_at=now), (SetDeletionCost(unmarked),)
+    return state, ()
+
+
+def _lower(operation: Operation, view: ScaleInView, to_replicas: int, now: float) -> Step:
+    state = Lowering(operation, now + LOWER_DEADLINE_SECONDS, to_replicas)
+    return state, (LowerScale(operation.id, operation.from_replicas, to_replicas, view.resource_version),)
+
+
+def _scale_replied(state: ScaleInState, event: ScaleReplied, now: float) -> Step:
+    if not isinstance(state, Lowering) or state.operation.id != event.operation:
+        return state, ()
+    if event.outcome is ScaleOutcome.LOWERED:
+        return _verify(state, now), ()
+    return _lift(state.operation, now, failed=f"the scale could not be lowered: {event.outcome.value}")
+
+
+def _lowering(state: Lowering, view: ScaleInView, now: float) -> Step:
+    if now < state.deadline:
+        return state, ()
+    if view.observation.replicas == state.to_replicas:
+        return _verify(state, now), ()
+    return _lift(state.operation, now, failed="the API server did not answer")
+
+
+def _verify(state: Lowering, now: float) -> Verifying:
+    leaving = max(0, len(state.operation.ready_before) - state.to_replicas)
+    return Verifying(state.operation, now + VERIFY_DEADLINE_SECONDS, state.to_replicas, leaving)
+
+
+def _verifying(state: Verifying, view: ScaleInView, now: float) -> Step:
+    operation = state.operation
+    staying = {pod.uid for pod in _present(view)}
+    gone = operation.ready_before.keys() - staying
+    wrong = _wrong_victims(operation, view, gone - operation.fenced - state.recorded)
+    state = replace(state, recorded=state.recorded | {each.pod.uid for each in wrong})
+    if len(gone) < state.leaving and now < state.deadline:
+        return state, tuple(wrong)
+    spared = replace(
+        operation,
+        victims=tuple(pod for pod in operation.victims if pod.uid in staying),
+        guards=tuple(pod for pod in operation.guards if pod.uid in staying),
+    )
+    _, lifts = _lift(spared, now)
+    return Idle(lifted_at=now), (*wrong, *lifts)
+
+
+def _wrong_victims(operation: Operation, view: ScaleInView, uids: Iterable[str]) -> list[RecordWrongVictim]:
+    """Find the pods that went without having been fenced and whose workers hold leases."""
+    names = {pod.uid: pod.name for pod in view.observation.pods}
+    leases: dict[str, int] = {}
+    for worker in view.observation.workers:
+        leases[worker.pod_uid] = leases.get(worker.pod_uid, 0) + worker.leases
+    return [
+        RecordWrongVictim(operation.id, PodName(uid, names.get(uid, "")), leases[uid])
+        for uid in sorted(uids)
+        if leases.get(uid)
+    ]
+
+
+def _lift(
+    operation: Operation, now: float, *, raced: str = "", failed: str = "", avoid: frozenset[str] = frozenset()
+) -> Step:
+    """End the operation: everything it set is lifted.
+
+    One that lost a race is soon tried again; one that failed later and later, for it may fail for a lasting reason.
+    """
+    failures, wait = operation.failures, RACE_RETRY_SECONDS if raced else 0.0
+    if failed:
+        wait = min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** min(failures, _MAX_DOUBLINGS))
+        failures += 1
+    fenced = tuple(pod.uid for pod in (*operation.victims, *operation.guards))
+    actions: list[ScaleInAction] = []
+    if fenced:
+        actions.append(Unfence(operation.id, fenced))
+    if operation.victims:
+        actions.append(ClearCost(operation.victims))
+    state = Idle(not_before=now + wait, failures=failures, avoid=avoid, lifted_at=now, waits_for=failed or raced)
+    return state, tuple(actions)
+
+
+def _settled(view: ScaleInView, present: list[PodSample]) -> bool:
+    """Say whether the ReplicaSet's status agrees with the pods: only then does a later difference mean anything."""
+    status, replicas = view.replica_set, view.observation.replicas
+    return (
+        status is not None
+        and status.observed
+        and status.replicas == replicas
+        and status.current_replicas == len(present)
+        and status.ready_replicas == sum(pod.ready for pod in present)
+        and (len(present) == replicas or view.observation.quota_exceeded)
+    )
+
+
+def _seen(operation: Operation, status: ReplicaSetSample | None) -> bool:
+    """Say whether the ReplicaSet's controller has seen every fenced pod turn not ready.
+
+    Nothing else about the pool's pods has changed since status and pods agreed, so the number can have no other
+    cause.
+    """
+    turned = sum(ready for uid, ready in operation.ready_before.items() if uid in operation.fenced)
+    return (
+        status is not None
+        and status.observed
+        and status.replicas == operation.from_replicas
+        and status.current_replicas == len(operation.ready_before)
+        and status.ready_replicas == sum(operation.ready_before.values()) - turned
+    )
+
+
+def _others(operation: Operation, present: list[PodSample]) -> bool:
+    """Say whether any pod came, went or changed its readiness, but for the fenced ones turning not ready."""
+    now = {pod.uid: pod.ready for pod in present}
+    if now.keys() != operation.ready_before.keys():
+        return True
+    return any(
+        now[uid] != ready if uid not in operation.fenced else now[uid] and not ready
+        for uid, ready in operation.ready_before.items()
+    )
+
+
+def _is_marked(pod: PodSample) -> bool:
+    return pod.deletion_cost == VICTIM_DELETION_COST
+
+
+def _pre_empted(view: ScaleInView) -> bool:
+    return view.decision.action is not Action.SCALE_IN
+
+
+def _epoch(view: ScaleInView) -> str:
+    return "" if view.observation.signal is None else view.observation.signal.epoch
+
+
+def _present(view: ScaleInView) -> list[PodSample]:
+    return [pod for pod in view.observation.pods if not pod.terminating]

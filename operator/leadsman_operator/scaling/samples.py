@@ -1,0 +1,33 @@
+"""From the broker's numbers on the wire to what decisions are made from."""
+
+from leadsman.wire.leases import WorkerState
+from leadsman.wire.stats import CapabilityStats, WorkerStats
+from leadsman_operator.scaling.model import CapabilitySample, WorkerSample
+
+
+def capability_sample(stats: CapabilityStats, elapsed_seconds: float = 0.0) -> CapabilitySample:
+    """Read one queue's numbers, `elapsed_seconds` after the broker said them: its oldest task has aged since."""
+    age = stats.oldest_age_seconds
+    return CapabilitySample(
+        name=stats.name,
+        waiting=stats.waiting,
+        leasable=stats.leasable,
+        due_soon=stats.due_soon,
+        oldest_age_seconds=None if age is None else age + elapsed_seconds,
+        service_seconds=stats.service_seconds,
+    )
+
+
+def worker_sample(stats: WorkerStats, lease_seconds: float, elapsed_seconds: float = 0.0) -> WorkerSample:
+    """Read one worker's numbers. It is live when it was heard within `lease_seconds` of the sample."""
+    return WorkerSample(
+        pod_uid=stats.pod_uid,
+        slots=stats.slots,
+        capabilities=tuple(stats.capabilities),
+        leases=stats.leases,
+        leases_by_capability=dict(stats.leases_by_capability),
+        idle_seconds=0.0 if stats.leases else stats.idle_seconds + elapsed_seconds,
+        live=stats.last_heard_seconds <= lease_seconds,
+        draining=stats.state is WorkerState.DRAINING,
+        fenced=stats.state is WorkerState.FENCED,
+    )

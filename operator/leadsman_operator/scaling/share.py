@@ -1,0 +1,201 @@
+"""Dividing each capability's work over the pools that serve it: nothing is counted twice, nothing left to nobody.
+
+Once per sample, capabilities and pools in the order of their names: first one task for every free live slot; then
+to each pool as many tasks as keep its slots within `maxReplicas * slotsPerWorker`, and the rest to the next one.
+The last that takes new work gets what is left: it is the one that shows `AtMaxReplicas`. A pool that cannot grow -
+paused, observing, in conflict, failing, out of quota, or without a handler - gets what its live slots can take.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leadsman_operator.scaling.census import (
+    capabilities_not_served,
+    census,
+    leased_by_capability,
+    serving_workers,
+)
+from leadsman_operator.scaling.demand import slot_rule
+from leadsman_operator.scaling.model import (
+    CapabilitySample,
+    CapabilityWork,
+    PoolObservation,
+    PoolSpec,
+    ScalingMode,
+)
+from leadsman_operator.scaling.trust import plausible
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A pool as `share` sees it; the observation's own `work` is not read."""
+
+    spec: PoolSpec
+    observation: PoolObservation
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Who gets what."""
+
+    work: Mapping[str, tuple[CapabilityWork, ...]]
+    """Pool -> its part of each of its capabilities that the sample knows, in the order of the pool's list."""
+    unserved: Mapping[str, int]
+    """Capability -> waiting tasks for which no pool may grow."""
+
+
+@dataclass(slots=True)
+class _Pot:
+    """What is left of one capability."""
+
+    sample: CapabilitySample
+    waiting: int
+    leasable: int
+    due: int
+    """How many of the waiting are due already; they are given out first."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one pool has of one capability so far."""
+
+    waiting: int = 0
+    leasable: int = 0
+    due_soon: int = 0
+
+
+@dataclass(slots=True)
+class _Pool:
+    """A pool while shares are given out."""
+
+    view: PoolView
+    leased: Mapping[str, int]
+    takes: frozenset[str]
+    parts: dict[str, _Part] = field(default_factory=dict)
+
+    def want(self, name: str, sample: CapabilitySample, waiting: int) -> int:
+        observation = self.view.observation
+        rule = slot_rule(
+            self.view.spec, sample.service_seconds, sample.oldest_age_seconds, observation.startup_seconds
+        )
+        return rule.want(self.leased.get(name, 0), waiting)
+
+    def part(self, name: str) -> _Part:
+        return self.parts.setdefault(name, _Part())
+
+
+def share(capabilities: Mapping[str, CapabilitySample], pools: Sequence[PoolView]) -> Shares:
+    """Divide the work of `capabilities` over `pools`, all of one namespace."""
+    ordered = [
+        _Pool(view, leased_by_capability(view.observation), takes_new_work(view))
+        for view in sorted(pools, key=_name)
+    ]
+    pots = {
+        name: _Pot(sample, sample.waiting + sample.due_soon, sample.leasable + sample.due_soon, sample.waiting)
+        for name, sample in sorted(capabilities.items())
+        if plausible(sample)
+    }
+    _fill_free_slots(pots, ordered)
+    unserved: dict[str, int] = {}
+    for name, pot in pots.items():
+        takers = [pool for pool in ordered if name in pool.takes]
+        for pool in takers:
+            _take(pool, name, pot, pots, last=pool is takers[-1])
+        if pot.waiting:
+            unserved[name] = pot.waiting
+    return Shares({pool.view.spec.name: tuple(_work(pool, capabilities)) for pool in ordered}, unserved)
+
+
+def takes_new_work(view: PoolView) -> frozenset[str]:
+    """Give the capabilities for which the pool may grow."""
+    spec, observation = view.spec, view.observation
+    if (
+        spec.mode is not ScalingMode.ACTIVE
+        or observation.conflict
+        or observation.quota_exceeded
+        or census(observation).mostly_failing
+    ):
+        return frozenset()
+    return frozenset(spec.capabilities).difference(capabilities_not_served(spec, observation))
+
+
+def related(pools: Sequence[PoolView], capabilities: Collection[str]) -> list[PoolView]:
+    """Give the pools whose shares a change of these capabilities may change: also those they share others with."""
+    names = set(capabilities)
+    rest, found = list(pools), list[PoolView]()
+    while near := [view for view in rest if not names.isdisjoint(view.spec.capabilities)]:
+        found += near
+        rest = [view for view in rest if names.isdisjoint(view.spec.capabilities)]
+        names = {name for view in near for name in view.spec.capabilities}
+    return found
+
+
+def _fill_free_slots(pots: Mapping[str, _Pot], pools: Sequence[_Pool]) -> None:
+    free = {
+        id(worker): max(0, worker.slots - worker.leases)
+        for pool in pools
+        for worker in serving_workers(pool.view.observation)
+    }
+    for name, pot in pots.items():
+        for pool in pools:
+            if name not in pool.view.spec.capabilities:
+                continue
+            for worker in serving_workers(pool.view.observation):
+                if name in worker.capabilities:
+                    taken = min(free[id(worker)], pot.waiting, pot.leasable)
+                    free[id(worker)] -= taken
+                    _give(pool.part(name), pot, taken, taken)
+
+
+def _take(pool: _Pool, name: str, pot: _Pot, pots: Mapping[str, _Pot], *, last: bool) -> None:
+    part = pool.part(name)
+    if last:
+        _give(part, pot, pot.waiting, pot.leasable)
+        return
+    others = sum(
+        pool.want(other, pots[other].sample, pool.parts[other].waiting if other in pool.parts else 0)
+        for other in pool.view.spec.capabilities
+        if other != name and other in pots
+    )
+    room = pool.view.spec.max_slots - others
+    low, high = 0, pot.waiting
+    while low < high:
+        middle = (low + high + 1) // 2
+        if pool.want(name, pot.sample, part.waiting + middle) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    wanted = pool.want(name, pot.sample, part.waiting + low) - pool.leased.get(name, 0) - part.leasable
+    _give(part, pot, low, max(0, min(wanted, low, pot.leasable)))
+
+
+def _give(part: _Part, pot: _Pot, waiting: int, leasable: int) -> None:
+    due = min(waiting, pot.due)
+    pot.waiting -= waiting
+    pot.leasable -= leasable
+    pot.due -= due
+    part.due_soon += waiting - due
+    part.waiting += waiting
+    part.leasable += leasable
+
+
+def _work(pool: _Pool, capabilities: Mapping[str, CapabilitySample]) -> Iterator[CapabilityWork]:
+    for name in pool.view.spec.capabilities:
+        sample = capabilities.get(name)
+        if sample is None:
+            continue
+        part = pool.part(name)
+        if not plausible(sample):  # every pool is to see it, and to hold
+            part = _Part(sample.waiting, sample.leasable, sample.due_soon)
+        yield CapabilityWork(
+            name=name,
+            waiting=part.waiting,
+            leasable=part.leasable,
+            due_soon=part.due_soon,
+            oldest_age_seconds=sample.oldest_age_seconds if part.waiting else None,
+            service_seconds=sample.service_seconds,
+        )
+
+
+def _name(view: PoolView) -> str:
+    return view.spec.name
