@@ -7,13 +7,17 @@ def test_x(broker: BrokerProcess):
     broker.restart()    # same port, same data
 """
 
+from .client import BrokerClient, Reply, StreamEvent
 from .fixtures import broker, start_broker
 from .process import BrokerProcess, BrokerStartError, free_port
 from .waiting import eventually, eventually_async
 
 __all__ = [
+    "BrokerClient",
     "BrokerProcess",
     "BrokerStartError",
+    "Reply",
+    "StreamEvent",
     "broker",
     "eventually",
     "eventually_async",

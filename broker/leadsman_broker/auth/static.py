@@ -30,8 +30,8 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
-    token: Annotated[str, Field(min_length=16, max_length=4096)] | None = None
-    token_sha256: Annotated[str, Field(alias="tokenSha256", pattern=r"^[0-9a-f]{64}$")] | None = None
+    token: Annotated[str | None, Field(min_length=16, max_length=4096)] = None
+    token_sha256: Annotated[str | None, Field(alias="tokenSha256", pattern=r"^[0-9a-f]{64}$")] = None
     roles: Annotated[list[Role], Field(min_length=1)]
     namespaces: list[Annotated[str, Field(pattern=r"^\*$")] | Name] = []
 

@@ -11,10 +11,11 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from random import SystemRandom
 
 import structlog
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
 
 from leadsman_broker.auth import Authenticator, Open
 from leadsman_broker.auth.kubernetes import KubernetesAuth
@@ -33,8 +34,9 @@ from leadsman_broker.http.ops import ops_app
 from leadsman_broker.http.server import Server, listen
 from leadsman_broker.http.tasks import TaskCalls
 from leadsman_broker.metrics import BrokerCollector, EngineMetrics, HttpMetrics
-from leadsman_broker.store import open_store
 from leadsman_broker.store.interface import Store
+from leadsman_broker.store.memory import MemoryStore
+from leadsman_broker.store.sqlite import SqliteStore
 
 EXIT_FAILED = 70
 """The engine failed; the state on disk is good and a restart goes on from it."""
@@ -56,6 +58,7 @@ class Process:
         self._settings = settings
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._metrics = EngineMetrics(self._registry)
         ProcessCollector(registry=self._registry)
@@ -111,7 +114,7 @@ class Process:
     @contextlib.asynccontextmanager
     async def _running(self, capabilities: Capabilities) -> AsyncIterator[Engine]:
         """Open the store, load the core, and keep the engine running while the context lasts."""
-        store = await asyncio.to_thread(open_store, self._settings.data)
+        store = await asyncio.to_thread(_open_store, self._settings.data)
         try:
             engine = await self._load(store)
         except BaseException:
@@ -190,6 +193,10 @@ async def _serving(app: object, listener: socket.socket) -> AsyncIterator[None]:
     finally:
         server.stop()
         await task
+
+
+def _open_store(data: Path | None) -> Store:
+    return MemoryStore() if data is None else SqliteStore(data)
 
 
 async def _configure(engine: Engine, capabilities: Capabilities) -> None:

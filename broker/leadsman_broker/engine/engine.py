@@ -26,6 +26,7 @@ from leadsman_broker.core.rows import Changes, Loaded
 from leadsman_broker.engine.calls import LeaseCall, LeaseGrant
 from leadsman_broker.engine.clock import Clock
 from leadsman_broker.engine.feed import Feed
+from leadsman_broker.engine.reads import Reads
 from leadsman_broker.engine.watch import Watches
 from leadsman_broker.engine.writer import Worker
 from leadsman_broker.metrics import EngineMetrics
@@ -85,6 +86,7 @@ class Engine:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the engine stopped; with the error when it failed."""
         self._store = store
+        self._reads = Reads(store)
         self._metrics = metrics
         self._rand = SystemRandom()
         self._writer = Worker("leadsman-commit")
@@ -153,12 +155,12 @@ class Engine:
 
     def task(self, namespace: str, task_id: str) -> asyncio.Future[TaskRecord | None]:
         """Read one task."""
-        return self._reader.call(self._store.task, namespace, task_id, self.clock.now())
+        return self._reader.call(self._reads.task, namespace, task_id, self.clock.now())
 
     def dead(self, namespace: str, capability: str, *, after: int, limit: int) -> asyncio.Future[list[TaskRecord]]:
         """Read a page of a dead-letter queue."""
         return self._reader.call(
-            self._store.dead, namespace, capability, after=after, limit=limit, now=self.clock.now()
+            self._reads.dead, namespace, capability, after=after, limit=limit, now=self.clock.now()
         )
 
     def tasks(
@@ -241,7 +243,7 @@ class Engine:
         commands = batch.commands
         commands.extend(self.core.chores(self.clock.now()))
         needs = self.core.needs(commands)
-        loaded = await self._writer.call(self._store.read, needs) if needs else Loaded()
+        loaded = await self._writer.call(self._reads.read, needs) if needs else Loaded()
         started = time.perf_counter()
         step = self.core.step(commands, loaded, self.clock.now(), self._rand)
         self._metrics.step_seconds.observe(time.perf_counter() - started)
@@ -286,10 +288,16 @@ class Engine:
             return {}
         started = time.monotonic()
         self._committing_since = started
-        deliveries = await self._writer.call(_commit, self._store, step.changes, granted)
+        deliveries = await self._writer.call(self._commit_and_read, step.changes, granted)
         self._committing_since = None
         self._metrics.committed(time.monotonic() - started, step.changes)
         return deliveries
+
+    def _commit_and_read(self, changes: Changes, granted: list[str]) -> dict[str, Delivery]:
+        """Run on the writer's thread: one hop for both."""
+        if changes:
+            self._store.commit(changes)
+        return self._reads.deliveries(granted) if granted else {}
 
     def _reply(self, batch: _Batch, step: Step, deliveries: dict[str, Delivery]) -> None:
         for group, first in batch.groups:
@@ -312,12 +320,6 @@ class Engine:
         else:
             log.critical("the broker cannot go on: memory may be ahead of the store", exc_info=error)
             self.ended.set_exception(error)
-
-
-def _commit(store: Store, changes: Changes, granted: list[str]) -> dict[str, Delivery]:
-    if changes:
-        store.commit(changes)
-    return store.deliveries(granted) if granted else {}
 
 
 def _weight(command: Command) -> int:

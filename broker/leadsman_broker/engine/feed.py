@@ -1,9 +1,9 @@
 """The stream of stats: a snapshot, then what changed, pushed at an edge and gathered otherwise.
 
-An edge (first ready task, a worker turns idle or busy, a fence, a configuration) goes out at once. A burst may use
-up a few pushes in quick succession, so that the fiftieth of fifty tasks is told as fast as the first. Steady traffic
-is gathered to a few pushes a second, whatever its rate. A reader that does not keep up is dropped; it comes back with
-its last event id, and gets what it missed or a new snapshot.
+An edge (first ready task, a worker turns idle or busy, a fence, a configuration) goes out at once. A burst may
+use up a few pushes in quick succession, so that the fiftieth of fifty tasks is told as fast as the first.
+Steady traffic is gathered to a few pushes a second, whatever its rate. A reader that does not keep up is
+dropped; it comes back with its last event id, and gets what it missed or a new snapshot.
 """
 
 import asyncio

@@ -1,0 +1,33 @@
+import itertools
+
+import pytest
+
+from broker_process import BrokerClient, BrokerProcess, broker, start_broker
+
+__all__ = ["broker", "start_broker"]
+
+_NAMESPACES = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def shared_broker(tmp_path_factory):
+    """One broker for all tests that only use a namespace of their own and do it no harm."""
+    with BrokerProcess(tmp_path_factory.mktemp("shared-broker")) as broker:
+        yield broker
+        assert broker.alive, broker.log
+
+
+@pytest.fixture
+async def client(shared_broker):
+    """A caller with a namespace of its own, in which the queue `work` has defaults."""
+    async with BrokerClient(shared_broker.url, namespace=f"test-{next(_NAMESPACES)}") as client:
+        await client.configure({"name": "work"})
+        yield client
+
+
+@pytest.fixture
+async def lone_client(broker):
+    """The only caller of a broker that the test may do anything to."""
+    async with BrokerClient(broker.url) as client:
+        await client.configure({"name": "work"})
+        yield client
