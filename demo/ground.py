@@ -15,7 +15,8 @@ from demo.killer_pod import kill_from_a_pod
 from demo.pods import Pod
 from demo.programs import DemoError, run
 
-CLUSTER = "leadsman-demo"
+CLUSTER = os.environ.get("LEADSMAN_DEMO_CLUSTER", "leadsman-demo")
+"""The name of the cluster that is made; the end-to-end tests give their own, so that they meet no demo."""
 IMAGE = "leadsman:0.1.0"
 AGENTS_IMAGE = "leadsman-demo:0.1.0"
 IMAGE_VARIABLE = "LEADSMAN_DEMO_IMAGE"

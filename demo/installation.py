@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from demo import storage
 from demo.ground import AGENTS_FOLDER, AGENTS_IMAGE, REPOSITORY, Ground, Images
 from demo.programs import DemoError, run
 
@@ -50,8 +51,7 @@ class Installation:
         settings = {
             "image.repository": repository,
             "image.tag": tag,
-            # The demo's tasks need not outlive the demo's broker.
-            "broker.persistence.enabled": "false",
+            **storage.chart_values(self._ground, self.kubectl),
         }
         run(
             [
