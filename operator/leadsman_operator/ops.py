@@ -1,6 +1,6 @@
 """The port for probes and scrapes: /livez, /readyz, /metrics."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
@@ -55,14 +55,14 @@ class OpsServer:
             await self._runner.cleanup()
 
     @staticmethod
-    def _check(check: Check) -> Callable[[web.Request], "web.StreamResponse"]:
-        async def answer(request: web.Request) -> web.StreamResponse:
+    def _check(check: Check) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answer(_request: web.Request) -> web.StreamResponse:
             problem = check()
             if problem is None:
                 return web.Response(text="ok\n")
             return web.Response(status=503, text=f"{problem}\n")
 
-        return answer  # type: ignore[return-value]
+        return answer
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         self._before_scrape()

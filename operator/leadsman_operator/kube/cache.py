@@ -1,8 +1,8 @@
 """What the watches have told us: one copy of every object that decisions are made from.
 
-Two sources feed it, the watches and the periodic full lists, and they arrive in any order. The newer resource version
-wins, a deletion holds against any older copy, and an object is known by its UID: the name alone may already belong to
-its successor.
+Two sources feed it, the watches and the periodic full lists, and they arrive in any order. The newer resource
+version wins, a deletion holds against any older copy, and an object is known by its UID: the name alone may already
+belong to its successor.
 """
 
 from collections import OrderedDict, defaultdict

@@ -16,7 +16,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from leadsman_operator.kube.connection import authorization, load_configuration
-from leadsman_operator.kube.errors import ApiError, Unreachable
+from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.resources import Kind
 
 Object = dict[str, Any]
@@ -34,7 +34,7 @@ _USER_AGENT = "leadsman-operator"
 class KubeClient:
     """Calls to one API server. A context manager: it owns its connections.
 
-    Every call raises ApiError when the server refuses and Unreachable when it does not answer.
+    Every call raises ApiError when the server refuses and UnreachableError when it does not answer.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -149,15 +149,17 @@ class KubeClient:
             headers["Authorization"] = token
         try:
             async with asyncio.timeout(timeout_seconds):
-                reply = await self._rest.request(method, url, headers=headers, body=body)
+                reply = await self._rest.request(  # type: ignore[no-untyped-call]
+                    method, url, headers=headers, body=body
+                )
                 raw = await reply.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {path}: {error or type(error).__name__}") from error
+            raise UnreachableError(f"{method} {path}: {error or type(error).__name__}") from error
         found = _decode(raw)
         if reply.status >= 400:
             raise ApiError.from_body(reply.status, str(reply.reason), found)
         if not isinstance(found, dict):
-            raise Unreachable(f"{method} {path}: the answer is not a JSON object")
+            raise UnreachableError(f"{method} {path}: the answer is not a JSON object")
         return found
 
 

@@ -1,6 +1,6 @@
 """How to reach the API server: a kubeconfig named by the caller, the pod's own account, or the user's kubeconfig."""
 
-import datetime
+import datetime as dt
 import os
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from kubernetes.aio.config.incluster_config import SERVICE_HOST_ENV_NAME, SERVIC
 
 _USER_KUBECONFIG = "~/.kube/config"
 
-_TOKEN_REREAD = datetime.timedelta(minutes=10)
+_TOKEN_REREAD = dt.timedelta(minutes=10)
 """The kubelet replaces a pod's token at 80 % of its hour, so one read now is good for twelve minutes at least."""
 
 
@@ -29,9 +29,9 @@ async def load_configuration() -> Configuration:
     named = os.environ.get("KUBECONFIG")
     try:
         if not named and os.environ.get(SERVICE_HOST_ENV_NAME) and Path(SERVICE_TOKEN_FILENAME).exists():
-            config.load_incluster_config(client_configuration=configuration)
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
-            await config.load_kube_config(
+            await config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=named or str(Path(_USER_KUBECONFIG).expanduser()),
                 client_configuration=configuration,
                 persist_config=False,
@@ -66,5 +66,5 @@ async def kopf_login(configuration: Configuration) -> kopf.ConnectionInfo:
         certificate_path=configuration.cert_file,
         private_key_path=configuration.key_file,
         proxy_url=configuration.proxy,
-        expiration=datetime.datetime.now(datetime.UTC) + _TOKEN_REREAD if header else None,
+        expiration=dt.datetime.now(dt.UTC) + _TOKEN_REREAD if header else None,
     )

@@ -6,7 +6,7 @@ that, counted from the moment it *sent* its last successful renewal.
 """
 
 import asyncio
-import datetime
+import datetime as dt
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from leadsman_operator.kube.client import KubeClient
-from leadsman_operator.kube.errors import ApiError, Unreachable
+from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.resources import Kind
 
 _log = structlog.get_logger(__name__)
@@ -101,7 +101,7 @@ class Election:
         while True:
             try:
                 await self._round()
-            except (ApiError, Unreachable) as error:
+            except (ApiError, UnreachableError) as error:
                 _log.warning("election round failed", error=str(error), holds=self.holds())
             self._tell()
             await asyncio.sleep(self._times.renew * self._random.uniform(0.9, 1.1))
@@ -115,7 +115,7 @@ class Election:
         held["spec"].update(holderIdentity="", leaseDurationSeconds=1, renewTime=_now())
         try:
             await self._client.replace(Kind.LEASE, self._namespace, self._name, held, timeout_seconds=3.0)
-        except (ApiError, Unreachable) as error:
+        except (ApiError, UnreachableError) as error:
             _log.warning("lease not given back; it runs out by itself", error=str(error))
 
     async def _round(self) -> None:
@@ -208,4 +208,4 @@ class Election:
 
 def _now() -> str:
     """Return the wall clock for people to read; nothing is decided by it."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -75,7 +75,7 @@ class ApiError(Exception):
         return float(seconds) if isinstance(seconds, int | float) else None
 
 
-class Unreachable(Exception):
+class UnreachableError(Exception):
     """No answer from the API server: refused, reset, timed out. Says nothing about what it did."""
 
 

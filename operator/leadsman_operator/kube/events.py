@@ -1,11 +1,12 @@
 """Events on our objects: what happened in the reason, why with numbers in the note.
 
-Written in the background, so that a slow API server delays no decision. Each object has a budget of writes; beyond it
-only the newest event of each reason waits, so that a pool that flaps can neither flood etcd nor hide what it did last.
+Written in the background, so that a slow API server delays no decision. Each object has a budget of writes; beyond
+it only the newest event of each reason waits, so that a pool that flaps can neither flood etcd nor hide what it did
+last.
 """
 
 import asyncio
-import datetime
+import datetime as dt
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from typing import Any
 
 import structlog
 
+from leadsman.reasons import Reason
 from leadsman_operator.kube.client import KubeClient
-from leadsman_operator.kube.errors import ApiError, Unreachable
+from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.resources import Kind
 
 _log = structlog.get_logger(__name__)
@@ -34,30 +36,21 @@ _ATTEMPTS = 4
 
 
 class EventReason(StrEnum):
-    """Every reason an event of ours can have."""
+    """What happened, where the word is not already one of `leadsman.reasons`."""
 
     SCALED_OUT = "ScaledOut"
     SCALED_IN = "ScaledIn"
-    SCALE_IN_STARTED = "ScaleInStarted"
     SCALE_IN_ABANDONED = "ScaleInAbandoned"
     WRONG_VICTIM = "WrongVictim"
     DEPLOYMENT_CREATED = "DeploymentCreated"
     DEPLOYMENT_UPDATED = "DeploymentUpdated"
-    TEMPLATE_REFUSED = "TemplateRefused"
-    INVALID_SPEC = "InvalidSpec"
-    FOREIGN_DEPLOYMENT = "ForeignDeployment"
-    UNKNOWN_CAPABILITY = "UnknownCapability"
-    CAPABILITIES_KNOWN = "CapabilitiesKnown"
-    SIGNAL_LOST = "SignalLost"
-    SIGNAL_BACK = "SignalBack"
-    CONFLICT = "Conflict"
-    CONFLICT_ENDED = "ConflictEnded"
+    BOUNDS_CHANGED = "BoundsChanged"
     TOOK_BACK = "TookBack"
-    WORKERS_FAILING = "WorkersFailing"
-    WORKERS_STARTING_AGAIN = "WorkersRecovered"
-    QUOTA_EXCEEDED = "QuotaExceeded"
-    LIMITED = "ScalingLimited"
-    NOT_SERVED = "NoPoolServes"
+    READY = "Ready"
+    SIGNAL_HEALTHY = "SignalHealthy"
+    SCALING_ACTIVE = "ScalingActive"
+    NOT_LIMITED = "NotLimited"
+    CONFLICT_ENDED = "ConflictEnded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,7 @@ class _Pending:
     note: str
     warning: bool
     action: str
-    at: datetime.datetime
+    at: dt.datetime
 
 
 @dataclass(slots=True)
@@ -95,7 +88,7 @@ class EventRecorder:
     def record(
         self,
         obj: dict[str, Any],
-        reason: EventReason,
+        reason: EventReason | Reason,
         note: str,
         *,
         warning: bool = False,
@@ -110,7 +103,7 @@ class EventRecorder:
             "name": meta["name"],
             "uid": meta["uid"],
         }
-        now = datetime.datetime.now(datetime.UTC)
+        now = dt.datetime.now(dt.UTC)
         pending = _Pending(meta["namespace"], regarding, reason.value, _cut(note), warning, action, now)
         _log.info("event", namespace=meta["namespace"], name=meta["name"], reason=reason.value, note=note)
         if self._allow(meta["uid"]):
@@ -194,7 +187,7 @@ class EventRecorder:
         for attempt in range(_ATTEMPTS):
             try:
                 await self._client.create(Kind.EVENT, pending.namespace, body)
-            except Unreachable as error:
+            except UnreachableError as error:
                 _log.warning("event not written", reason=pending.reason, error=str(error))
             except ApiError as error:
                 if error.status < 500 and error.status != 429:

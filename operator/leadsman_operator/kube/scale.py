@@ -37,7 +37,7 @@ async def write_replicas(
     """Write the number; return the Scale object.
 
     `resource_version` makes the write conditional on the Deployment being exactly as it was read. `force` takes the
-    field from whoever has it. Raises OtherWriterError, ChangedError, ApiError and Unreachable.
+    field from whoever has it. Raises OtherWriterError, ChangedError, ApiError and UnreachableError.
     """
     metadata = {"name": deployment, "namespace": namespace}
     if resource_version is not None:

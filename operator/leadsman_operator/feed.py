@@ -1,0 +1,121 @@
+"""From what changed to who looks again."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from leadsman_operator.broker.state import BrokerState, Changed
+from leadsman_operator.kube.cache import Cache, Key, key_of, pool_label
+from leadsman_operator.kube.resources import Kind
+from leadsman_operator.reconcile.controller import PoolController
+from leadsman_operator.reconcile.pools import PoolIndex
+from leadsman_operator.reconcile.startup import PodBirths
+from leadsman_operator.workqueue import WorkQueue
+
+Object = dict[str, Any]
+
+
+class Feed:
+    """Stores changes and queues the keys that they concern. Nothing in it waits."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        index: PoolIndex,
+        births: PodBirths,
+        controller: PoolController,
+        pools: WorkQueue[Key],
+        namespaces: WorkQueue[str],
+        forget_capability: Callable[[Key], None],
+    ) -> None:
+        self._cache = cache
+        self._index = index
+        self._births = births
+        self._controller = controller
+        self._pools = pools
+        self._namespaces = namespaces
+        self._forget_capability = forget_capability
+
+    def event(self, kind: Kind, event_type: str | None, obj: Object) -> None:
+        """A watch showed an object: added, modified, deleted, or (None) listed."""
+        if event_type == "DELETED":
+            if self._cache.remove(kind, obj):
+                self.changed(kind, obj)
+            if kind is Kind.POD:
+                self._births.gone(obj["metadata"]["uid"])
+            return
+        if self._cache.put(kind, obj):
+            if kind is Kind.POD and event_type == "ADDED":
+                self._births.born(obj["metadata"]["uid"], asyncio.get_running_loop().time())
+            self.changed(kind, obj)
+
+    def changed(self, kind: Kind, obj: Object) -> None:
+        """The cache's copy of this object is new, or it is gone."""
+        namespace, name = key_of(obj)
+        match kind:
+            case Kind.WORKER_POOL:
+                self._pool_changed((namespace, name))
+            case Kind.CAPABILITY:
+                if self._cache.get(kind, namespace, name) is None:
+                    self._forget_capability((namespace, name))
+                self._namespaces.add(namespace)
+                self._look_at(namespace, name)
+            case Kind.DEPLOYMENT:
+                for pool in self._index.scaling(namespace, name):
+                    self._pools.add(pool.key)
+            case Kind.REPLICA_SET | Kind.POD:
+                label = pool_label(obj)
+                if label is not None:
+                    self._pools.add((namespace, label))
+
+    def broker(self, change: Changed, state: BrokerState) -> None:
+        """The broker's numbers changed."""
+        now = asyncio.get_running_loop().time()
+        if change.everything:
+            for key in self._index.keys():
+                self._pools.add(key)
+            for namespace in {name[0] for name in state.capabilities} | self._capability_namespaces():
+                self._namespaces.add(namespace)
+            return
+        keys = set(change.pools)
+        for namespace, capability in change.capabilities:
+            keys.update(pool.key for pool in self._index.serving(namespace, capability))
+        for key in keys:
+            self._controller.pushed(key, now)
+            self._pools.add(key)
+
+    def everything(self) -> None:
+        """Look at all of it again."""
+        for key in self._index.keys():
+            self._pools.add(key)
+        for namespace in self._capability_namespaces():
+            self._namespaces.add(namespace)
+
+    def _pool_changed(self, key: Key) -> None:
+        before = self._index.get(key)
+        neighbours = {pool.key for pool in self._index.group(key)}
+        obj = self._cache.get(Kind.WORKER_POOL, *key)
+        if obj is None:
+            self._index.remove(key)
+        else:
+            self._index.put(obj)
+        self._pools.add(key)
+        after = self._index.get(key)
+        if before is not None and after is not None and before.model is after.model:
+            return
+        # What this pool serves may have changed: so have the parts of those that share it.
+        for neighbour in neighbours | {pool.key for pool in self._index.group(key)}:
+            self._pools.add(neighbour)
+        for pool in (before, after):
+            if pool is not None:
+                for sibling in self._index.scaling(pool.namespace, pool.model.deployment_name):
+                    self._pools.add(sibling.key)
+        self._namespaces.add(key[0])
+
+    def _look_at(self, namespace: str, capability: str) -> None:
+        for pool in self._index.serving(namespace, capability):
+            self._pools.add(pool.key)
+
+    def _capability_namespaces(self) -> set[str]:
+        return {key_of(obj)[0] for obj in self._cache.all(Kind.CAPABILITY)}

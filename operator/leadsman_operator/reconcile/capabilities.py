@@ -1,0 +1,249 @@
+"""Telling the broker the rules of each namespace's queues, and people what became of them."""
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+
+from leadsman.reasons import Reason
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.stats import CapabilityStats
+from leadsman_operator.api import Capability, CapabilityStatus, ConditionStatus, ConditionType, capability_config
+from leadsman_operator.broker.client import BrokerClient
+from leadsman_operator.broker.errors import BrokerError, BrokerUnreachableError
+from leadsman_operator.broker.state import BrokerState
+from leadsman_operator.kube.cache import Cache, Key, key_of
+from leadsman_operator.kube.client import KubeClient
+from leadsman_operator.kube.errors import ApiError
+from leadsman_operator.kube.events import EventReason, EventRecorder
+from leadsman_operator.kube.resources import Kind
+from leadsman_operator.metrics import Metrics
+from leadsman_operator.reconcile.conditions import Verdict
+from leadsman_operator.reconcile.pools import PoolIndex
+from leadsman_operator.reconcile.replicas import Leadership
+from leadsman_operator.reconcile.status import condition_list, patch_of, rounded
+from leadsman_operator.scaling.model import DEFAULT_STARTUP_SECONDS
+
+Object = dict[str, Any]
+
+_log = structlog.get_logger(__name__)
+
+_STARTUP_STEP_SECONDS = 5.0
+"""A start-up time is told to the broker in whole steps: every measurement moves it a little."""
+_STATUS_SECONDS = 60.0
+_AGAIN_SECONDS = 120.0
+"""Between looks at a namespace in which nothing happens; its figures are written at most once a minute."""
+
+
+@dataclass(slots=True)
+class _Pushed:
+    """What the broker was told of a namespace."""
+
+    epoch: str | None
+    configs: tuple[CapabilityConfig, ...]
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a Capability's status said last, and when."""
+
+    uid: str
+    written: Object
+    at: float
+    announced: str | None
+
+
+class CapabilityController:
+    """Looks at one namespace at a time. The set that is pushed is always the whole of it."""
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        cache: Cache,
+        index: PoolIndex,
+        broker: BrokerClient,
+        state: BrokerState,
+        events: EventRecorder,
+        leadership: Leadership,
+        metrics: Metrics,
+        startup_seconds: Callable[[Key], float | None],
+        scope: Callable[[str], bool],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._cache = cache
+        self._index = index
+        self._broker = broker
+        self._state = state
+        self._events = events
+        self._leadership = leadership
+        self._metrics = metrics
+        self._startup_seconds = startup_seconds
+        self._scope = scope
+        self._wall_clock = wall_clock
+        self._generation = 0
+        self._pushed: dict[str, _Pushed] = {}
+        self._told: dict[Key, _Told] = {}
+        self._refusals: dict[str, str] = {}
+
+    def lead(self) -> None:
+        """This process begins to lead: tell the broker everything again."""
+        self._pushed.clear()
+        self._told.clear()
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a Capability that no longer exists."""
+        told = self._told.pop(key, None)
+        if told is not None:
+            self._events.forget(told.uid)
+
+    def namespaces(self) -> set[str]:
+        """Every namespace that has capabilities, here or at the broker."""
+        here = {key_of(obj)[0] for obj in self._cache.all(Kind.CAPABILITY)}
+        there = {
+            namespace
+            for (namespace, _), stats in self._state.capabilities.items()
+            if stats.configured and self._scope(namespace)
+        }
+        return here | there
+
+    async def look(self, namespace: str) -> float | None:
+        """Push the namespace's rules if the broker may not have them, and write the statuses."""
+        if not self._leadership.holds():
+            return None
+        found = [obj for obj in self._cache.all(Kind.CAPABILITY) if key_of(obj)[0] == namespace]
+        known = namespace in self._pushed or found
+        if not known and namespace not in self.namespaces():
+            return None
+        problem: Exception | None = None
+        try:
+            await self._push(namespace, found)
+            self._refusals.pop(namespace, None)
+        except BrokerError as error:
+            problem = error
+            self._refusals[namespace] = str(error)
+        except BrokerUnreachableError as error:
+            problem = error
+        for obj in found:
+            await self._tell(obj)
+        if problem is not None:
+            raise problem
+        if not found:
+            self._pushed.pop(namespace, None)
+            return None
+        return _AGAIN_SECONDS
+
+    async def _push(self, namespace: str, found: list[Object]) -> None:
+        configs = tuple(self._config(namespace, obj) for obj in sorted(found, key=key_of))
+        pushed = self._pushed.get(namespace)
+        if pushed is not None and pushed.epoch == self._state.epoch and pushed.configs == configs:
+            return
+        epoch = self._state.epoch
+        reply = None
+        for _ in range(2):
+            self._leadership.check()
+            generation = self._next_generation()
+            reply = await self._broker.put_capabilities(namespace, generation, configs)
+            if reply.applied:
+                break
+            # Our clock is behind the one that the last leader used: go on from its number.
+            self._generation = max(self._generation, reply.generation)
+        if reply is None or not reply.applied:
+            raise BrokerUnreachableError(f"the broker holds a newer set of rules for {namespace}")
+        _log.info("rules pushed", namespace=namespace, generation=reply.generation, capabilities=len(configs))
+        self._pushed[namespace] = _Pushed(epoch, configs)
+
+    def _next_generation(self) -> int:
+        """Return a number above all that this and any earlier leader used: milliseconds of the wall clock."""
+        self._generation = max(self._generation + 1, int(self._wall_clock() * 1000))
+        return self._generation
+
+    def _config(self, namespace: str, obj: Object) -> CapabilityConfig:
+        name = obj["metadata"]["name"]
+        times = [self._startup_seconds(pool.key) for pool in self._index.serving(namespace, name)]
+        slowest = max((seconds for seconds in times if seconds is not None), default=DEFAULT_STARTUP_SECONDS)
+        rounded_up = -(-slowest // _STARTUP_STEP_SECONDS) * _STARTUP_STEP_SECONDS
+        startup = min(max(rounded_up, _STARTUP_STEP_SECONDS), 3600.0)
+        try:
+            return capability_config(Capability.model_validate(obj), startup)
+        except ValidationError as error:
+            _log.warning("capability cannot be read", namespace=namespace, name=name, error=str(error))
+            return CapabilityConfig(name=name, startup_seconds=startup)
+
+    async def _tell(self, obj: Object) -> None:
+        key, uid = key_of(obj), obj["metadata"]["uid"]
+        told = self._told.get(key)
+        if told is None or told.uid != uid:
+            told = self._told[key] = _Told(uid, obj.get("status") or {}, float("-inf"), _announced(obj))
+        now = asyncio.get_running_loop().time()
+        verdict = self._verdict(obj)
+        after = self._status(obj, verdict, told.written)
+        decisive = (after["conditions"], after.get("observedGeneration"))
+        if decisive == (told.written.get("conditions"), told.written.get("observedGeneration")) and (
+            after == told.written or now - told.at < _STATUS_SECONDS
+        ):
+            return
+        self._leadership.check()
+        body = {"metadata": {"uid": uid}, "status": patch_of(told.written, after)}
+        try:
+            await self._client.merge(Kind.CAPABILITY, *key, body, subresource="status")
+        except ApiError as error:
+            if error.not_found or error.conflict:
+                self._told.pop(key, None)
+                return
+            raise
+        told.written, told.at = after, now
+        self._metrics.status_writes.labels(Kind.CAPABILITY.plural).inc()
+        self._announce(obj, told, verdict)
+
+    def _announce(self, obj: Object, told: _Told, verdict: Verdict) -> None:
+        word = f"{verdict.status.value} {verdict.reason.value}"
+        if word == told.announced:
+            return
+        told.announced = word
+        good = verdict.status is ConditionStatus.TRUE
+        reason = EventReason.READY if good else verdict.reason
+        self._events.record(obj, reason, verdict.message, warning=not good)
+
+    def _verdict(self, obj: Object) -> Verdict:
+        namespace, name = key_of(obj)
+        kind, no = ConditionType.READY, ConditionStatus.FALSE
+        refused = self._refusals.get(namespace)
+        if refused is not None:
+            return Verdict(kind, no, Reason.RULES_REFUSED, f"the broker refuses the rules: {refused}")
+        if namespace not in self._pushed:
+            return Verdict(kind, no, Reason.SIGNAL_LOST, "the broker has not been told the rules yet")
+        pools = [pool.name for pool in self._index.serving(namespace, name)]
+        if not pools:
+            text = f"no WorkerPool in this namespace lists {name}; its tasks wait"
+            return Verdict(kind, no, Reason.NO_POOL_SERVES, text)
+        text = f"the broker has the rules; served by {', '.join(pools[:5])}"
+        return Verdict(kind, ConditionStatus.TRUE, Reason.AS_EXPECTED, text)
+
+    def _status(self, obj: Object, verdict: Verdict, before: Mapping[str, Any]) -> Object:
+        generation = int(obj["metadata"].get("generation") or 0)
+        stats: CapabilityStats | None = self._state.capabilities.get(key_of(obj))
+        pushed = verdict.reason not in {Reason.RULES_REFUSED, Reason.SIGNAL_LOST}
+        status = CapabilityStatus(
+            observed_generation=generation if pushed else before.get("observedGeneration"),
+            ready_tasks=None if stats is None else rounded(stats.ready),
+            delayed_tasks=None if stats is None else rounded(stats.delayed),
+            leased_tasks=None if stats is None else rounded(stats.leased),
+            dead_tasks=None if stats is None else rounded(stats.dead),
+        )
+        found: Object = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        found["conditions"] = condition_list([verdict], generation, before, dt.datetime.now(dt.UTC))
+        return found
+
+
+def _announced(obj: Object) -> str | None:
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == ConditionType.READY.value:
+            return f"{condition.get('status')} {condition.get('reason')}"
+    return None

@@ -1,0 +1,52 @@
+"""What is remembered of a pool between two looks. Nothing of it has to survive a restart."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadsman_operator.kube.pods import Pace
+from leadsman_operator.reconcile.conflict import Contention
+from leadsman_operator.reconcile.startup import StartupTimes
+from leadsman_operator.scaling.model import Decision, PoolMemory
+from leadsman_operator.scaling.scale_in import Idle, ScaleInState
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The API server refused this template; it is not sent again."""
+
+    applied_hash: str
+    message: str
+
+
+@dataclass(slots=True)
+class StatusMemory:
+    """What was last written to the status, and when."""
+
+    written: dict[str, Any] | None = None
+    written_at: float = float("-inf")
+
+
+@dataclass(slots=True)
+class PoolRecord:
+    """One pool, as long as this process leads and the pool has this UID."""
+
+    uid: str
+    memory: PoolMemory = field(default_factory=PoolMemory)
+    scale_in: ScaleInState = field(default_factory=Idle)
+    contention: Contention = field(default_factory=Contention)
+    startup: StartupTimes = field(default_factory=StartupTimes)
+    status: StatusMemory = field(default_factory=StatusMemory)
+    pace: Pace = field(default_factory=Pace)
+    decision: Decision | None = None
+    refusal: Refusal | None = None
+    apply_failed: str | None = None
+    """Why the last apply of the template failed for the moment."""
+    settled_template: str | None = None
+    """Hash of the live template after our last apply: a different one means that somebody edited it."""
+    settled_at: float = float("-inf")
+    took_scale: bool = False
+    """We have written the scale of the referenced Deployment before; until then its field may be taken."""
+    announced: dict[str, str] = field(default_factory=dict)
+    """Topic -> what was last said in an event about it."""
+    signal_arrived_at: float | None = None
+    """When the broker's push came that this look answers."""

@@ -1,0 +1,142 @@
+"""Telling people: the status, the events and the metrics of one look."""
+
+import asyncio
+import datetime as dt
+from typing import Any
+
+from leadsman.reasons import Reason
+from leadsman_operator.api import ConditionStatus, ConditionType
+from leadsman_operator.kube.client import KubeClient
+from leadsman_operator.kube.errors import ApiError
+from leadsman_operator.kube.events import EventReason, EventRecorder
+from leadsman_operator.kube.resources import Kind
+from leadsman_operator.metrics import Metrics
+from leadsman_operator.reconcile.conditions import Verdict
+from leadsman_operator.reconcile.pools import Pool
+from leadsman_operator.reconcile.record import PoolRecord
+from leadsman_operator.reconcile.replicas import Leadership
+from leadsman_operator.reconcile.status import condition_list, patch_of, write_in
+from leadsman_operator.scaling.model import Decision
+
+Object = dict[str, Any]
+
+_GOOD: dict[ConditionType, EventReason] = {
+    ConditionType.READY: EventReason.READY,
+    ConditionType.SIGNAL_HEALTHY: EventReason.SIGNAL_HEALTHY,
+    ConditionType.SCALING_ACTIVE: EventReason.SCALING_ACTIVE,
+    ConditionType.SCALING_LIMITED: EventReason.NOT_LIMITED,
+    ConditionType.CONFLICT: EventReason.CONFLICT_ENDED,
+}
+"""The event when a condition comes to be as it should."""
+
+_WARNINGS = frozenset(
+    {
+        Reason.INVALID_SPEC,
+        Reason.TEMPLATE_REFUSED,
+        Reason.FOREIGN_DEPLOYMENT,
+        Reason.DEPLOYMENT_NOT_FOUND,
+        Reason.APPLY_FAILED,
+        Reason.UNKNOWN_CAPABILITY,
+        Reason.PODS_NOT_LABELLED,
+        Reason.SIGNAL_LOST,
+        Reason.CONFLICT,
+        Reason.WORKERS_FAILING,
+        Reason.QUOTA_EXCEEDED,
+        Reason.CAPABILITY_NOT_SERVED,
+    }
+)
+
+
+class Reporter:
+    """Writes statuses and events of pools, and their metrics."""
+
+    def __init__(self, client: KubeClient, leadership: Leadership, events: EventRecorder, metrics: Metrics) -> None:
+        self._client = client
+        self._leadership = leadership
+        self._events = events
+        self._metrics = metrics
+
+    def recall(self, obj: Object, record: PoolRecord) -> None:
+        """Take from the status what was announced before this process led, so that nothing is said twice."""
+        for condition in (obj.get("status") or {}).get("conditions") or ():
+            record.announced[str(condition.get("type"))] = f"{condition.get('status')} {condition.get('reason')}"
+
+    async def status(self, obj: Object, record: PoolRecord, after: Object) -> float | None:
+        """Write the status if it is worth it; return in how many seconds it will be, None when it says nothing new."""
+        loop = asyncio.get_running_loop()
+        memory = record.status
+        before = memory.written if memory.written is not None else obj.get("status") or {}
+        due = write_in(before, after, loop.time() - memory.written_at)
+        if due is None or due > 0:
+            return due
+        self._leadership.check()
+        meta = obj["metadata"]
+        body = {"metadata": {"uid": meta["uid"]}, "status": patch_of(before, after)}
+        try:
+            await self._client.merge(Kind.WORKER_POOL, meta["namespace"], meta["name"], body, subresource="status")
+        except ApiError as error:
+            if error.not_found or error.conflict:
+                return None
+            raise
+        memory.written, memory.written_at = after, loop.time()
+        self._metrics.status_writes.labels(Kind.WORKER_POOL.plural).inc()
+        return None
+
+    async def invalid(self, obj: Object, record: PoolRecord, verdicts: tuple[Verdict, ...]) -> None:
+        """Say that a spec cannot be read."""
+        before = record.status.written if record.status.written is not None else obj.get("status") or {}
+        generation = int(obj["metadata"].get("generation") or 0)
+        now = dt.datetime.now(dt.UTC)
+        after = {**before, "observedGeneration": generation}
+        after["conditions"] = condition_list(verdicts, generation, before, now)
+        self.announce(obj, record, verdicts)
+        await self.status(obj, record, after)
+
+    def announce(self, obj: Object, record: PoolRecord, verdicts: tuple[Verdict, ...]) -> None:
+        """Post an event for every condition that changed its status or its reason."""
+        for verdict in verdicts:
+            kind = verdict.type.value
+            word = f"{verdict.status.value} {verdict.reason.value}"
+            said = record.announced.get(kind)
+            if said == word:
+                continue
+            record.announced[kind] = word
+            good = verdict.reason is Reason.AS_EXPECTED
+            # A pool that has just been made has nothing to recover from; that it is ready is worth a line.
+            if verdict.status is ConditionStatus.UNKNOWN or (
+                good and said is None and verdict.type is not ConditionType.READY
+            ):
+                continue
+            self._events.record(
+                obj,
+                _GOOD[verdict.type] if good else verdict.reason,
+                verdict.message,
+                warning=verdict.reason in _WARNINGS,
+            )
+
+    def bounds(self, pool: Pool, record: PoolRecord) -> None:
+        """Say so when the bounds of the pool were changed, by an edit or by `kubectl scale`."""
+        now = f"{pool.spec.min_replicas}-{pool.spec.max_replicas}"
+        before = record.announced.get("bounds")
+        record.announced["bounds"] = now
+        if before is not None and before != now:
+            note = f"min-max replicas {before} -> {now} (kubectl scale workerpool sets minReplicas)"
+            self._events.record(pool.obj, EventReason.BOUNDS_CHANGED, note)
+
+    def measure(
+        self, pool: Pool, decision: Decision, before: Decision | None, verdicts: tuple[Verdict, ...]
+    ) -> None:
+        """Update the pool's metrics; a decision counts when it differs from the one before."""
+        metrics, key = self._metrics, pool.key
+        if before is None or (before.action, before.replicas, before.reason) != (
+            decision.action,
+            decision.replicas,
+            decision.reason,
+        ):
+            metrics.decisions.labels(*key, decision.action.value, decision.reason.value).inc()
+            for clamp in decision.clamps:
+                metrics.clamps.labels(*key, clamp.reason.value).inc()
+        metrics.desired_replicas.labels(*key).set(decision.replicas)
+        metrics.replicas.labels(*key).set(decision.current)
+        for verdict in verdicts:
+            metrics.condition.labels(*key, verdict.type.value).set(verdict.status is ConditionStatus.TRUE)
