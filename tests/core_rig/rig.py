@@ -57,6 +57,7 @@ class Rig:
 
     def run(self, commands: Sequence[c.Command] = ()) -> list[Any]:
         """Run one step at the present time and commit it."""
+        given = len(commands)
         commands = [*commands, *self.core.chores(self.now)]
         loaded = self.store.read(self.core.needs(commands))
         step = self.core.step(commands, loaded, self.now, self.rand)
@@ -68,7 +69,7 @@ class Rig:
         for answer in step.answers:
             assert answer.call not in self.answers, "a call is answered once"
             self.answers[answer.call] = answer
-        return step.results
+        return step.results[:given]
 
     def do(self, command: c.Command) -> Any:
         return self.run([command])[0]

@@ -89,6 +89,7 @@ def known_worker(state: "State", key: WorkerKey) -> WorkerRow:
         worker = state.workers[key] = WorkerRow(key, state.now)
         worker.fence = state.fences.get(key[1])
         state.pods.setdefault(key[1], set()).add(key)
+        state.alarms.sooner("workers", state.now + state.settings.worker_forget_seconds / 8)
         state.worker_changed(worker, urgent=True)
     return worker
 

@@ -1,6 +1,7 @@
 """Opening the file: settings, version, ownership."""
 
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -88,8 +89,7 @@ def _create(db: apsw.Connection) -> None:
 
 def _number(db: apsw.Connection, sql: str) -> int:
     (row,) = db.execute(sql).fetchall()
-    number: int = row[0]
-    return number
+    return cast("int", row[0])
 
 
 class _immediately:  # noqa: N801  # reads as a word after `with`

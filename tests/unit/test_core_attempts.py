@@ -1,0 +1,186 @@
+"""Counters, backoff, poison: what an attempt costs."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core_rig import CAPABILITY, Rig
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.tasks import TaskState
+from leadsman_broker.core.attempts import backoff_seconds
+from leadsman_broker.core.settings import Settings
+
+RULES = CapabilityConfig(name="llm", backoff_seconds=1, max_backoff_seconds=300)
+
+
+@pytest.mark.parametrize(
+    ("spent", "seconds"), [(1, 1), (2, 2), (3, 4), (8, 128), (9, 256), (10, 300), (100, 300), (10**9, 300)]
+)
+def test_backoff_doubles_up_to_its_maximum(spent, seconds):
+    assert backoff_seconds(RULES, spent, jitter=0.0) == seconds
+
+
+@given(st.integers(1, 100), st.floats(0, 0.25), st.floats(0, 1e6))
+def test_backoff_is_never_before_what_the_worker_asked_for(spent, jitter, at_least):
+    plain = max(min(300, 2.0 ** (spent - 1)), at_least)
+    assert plain <= backoff_seconds(RULES, spent, at_least=at_least, jitter=jitter) <= plain * 1.25
+
+
+def test_retries_of_one_moment_are_spread():
+    rig = Rig(settings=Settings())
+    tasks = rig.submit(100)
+    for lease in rig.lease(slots=100):
+        rig.nack(lease, retry_after_seconds=100)
+    due = sorted(rig.row(task.id).due_at - rig.now for task in tasks)
+    assert due[0] >= 100
+    assert due[-1] <= 125
+    assert due[-1] - due[0] > 15
+
+
+def test_failures_and_reclaims_together_spend_the_attempts():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=3, backoff_seconds=0))
+    task = rig.submit()
+    rig.nack(rig.lease_one())
+    rig.lease_one()
+    rig.wait(30)
+    assert rig.nack(rig.lease_one()).state is TaskState.DEAD
+    assert rig.record(task.id).reason == "MaxAttempts"
+    assert rig.stats().dead == 1
+
+
+def test_a_task_may_bring_its_own_number_of_attempts():
+    rig = Rig()
+    rig.submit(max_attempts=1)
+    assert rig.nack(rig.lease_one()).state is TaskState.DEAD
+
+
+def test_the_first_reclaim_requeues_at_once_and_later_ones_back_off():
+    rig = Rig()
+    rig.submit()
+    rig.lease_one()
+    rig.wait(30)
+    rig.lease_one()
+    rig.wait(30)
+    assert rig.lease() == []
+    rig.wait(2)
+    assert rig.lease_one().attempt == 3
+
+
+def test_three_lost_workers_in_a_row_make_a_task_poison():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100))
+    task = rig.submit()
+    for number in range(3):
+        rig.lease_one(f"w{number}")
+        rig.wait(60)
+    record = rig.record(task.id)
+    assert (record.ended.state, record.reason) == (TaskState.DEAD, "Poison")
+    assert [entry.worker for entry in record.history[:3]] == ["w0.1", "w1.1", "w2.1"]
+
+
+def test_a_nack_or_a_new_checkpoint_in_between_starts_the_count_towards_poison_anew():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100, backoff_seconds=0))
+    task = rig.submit()
+    for number in range(12):
+        granted = rig.lease_one("w1")
+        if number % 3 == 2:
+            rig.nack(granted)
+        elif number == 6:
+            rig.beat("w1", granted.token, checkpoints={granted.token: b"1"})
+            rig.wait(30)
+        else:
+            rig.wait(30)
+    assert rig.row(task.id) is not None
+
+
+def test_a_worker_that_was_draining_is_no_evidence_but_costs_an_attempt():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=4, backoff_seconds=0))
+    task = rig.submit()
+    for number in range(4):
+        granted = rig.lease_one(f"w{number}")
+        rig.beat(f"w{number}", granted.token, draining=True)
+        rig.wait(30)
+    assert rig.record(task.id).reason == "MaxAttempts"
+
+
+def test_a_task_lost_with_others_is_suspect_and_goes_next_to_a_worker_that_holds_nothing():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100, backoff_seconds=0))
+    first, second, third = rig.submit(3)
+    rig.lease("dead", slots=2)
+    rig.lease_one("busy", slots=3)
+    rig.wait(20)
+    rig.beat("busy", *[_token(rig, third.id)], slots=3)
+    rig.wait(10)
+    assert all(rig.row(task.id).suspect for task in (first, second))
+    assert rig.lease("busy", slots=3, free=2) == []
+    granted = rig.lease("fresh", slots=3)
+    assert [lease.task_id for lease in granted] == [first.id]
+    assert rig.lease("fresh", slots=3, free=2) == []
+
+
+def _token(rig, task_id):
+    row = rig.row(task_id)
+    return f"{row.id}:{row.epoch}:{row.secret}"
+
+
+def test_a_task_that_kills_its_worker_dies_and_its_neighbours_do_not():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100, backoff_seconds=0))
+    killer, *others = rig.submit(4)
+    done = set()
+    for number in range(200):
+        name = f"w{number}"
+        held = rig.lease(name, slots=4)
+        if any(lease.task_id == killer.id for lease in held):
+            rig.wait(30)
+            continue
+        for lease in held:
+            rig.ack(lease)
+            done.add(lease.task_id)
+        rig.wait(1)
+        if rig.row(killer.id) is None and len(done) == 3:
+            break
+    assert rig.record(killer.id).reason == "Poison"
+    assert done == {task.id for task in others}
+    assert all(rig.record(task.id).live.standing.poison == 0 for task in others)
+
+
+def test_a_suspect_does_not_wait_for_ever_where_no_worker_is_ever_empty():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100, backoff_seconds=0))
+    first, _ = rig.submit(2)
+    rig.lease("dead", slots=2)
+    rig.submit()
+    busy = rig.lease_one("busy", slots=2)
+    for _ in range(9):
+        rig.wait(10)
+        rig.beat("busy", busy.token, slots=2)
+        if (got := rig.lease("busy", slots=2, free=1, held=[busy.token])) and rig.now:
+            break
+    assert got[0].task_id == first.id
+    assert not rig.row(first.id).suspect
+
+
+def test_releases_are_free_but_a_hundred_apart_by_a_tenth_of_a_second_is_the_end():
+    rig = Rig()
+    task = rig.submit()
+    started = rig.now
+    for number in range(1, 101):
+        answer = rig.release(rig.lease_one())
+        if number == 1:
+            assert answer.state is TaskState.READY
+        elif number < 100:
+            assert answer.state is TaskState.DELAYED
+            assert rig.lease() == []
+            rig.wait(0.1)
+    assert answer.state is TaskState.DEAD
+    assert rig.record(task.id).reason == "MaxReleases"
+    assert rig.now - started >= 9.7
+
+
+def test_the_history_is_bounded_and_keeps_the_newest():
+    rig = Rig()
+    task = rig.submit()
+    for _ in range(99):
+        rig.release(rig.lease_one())
+        rig.wait(0.1)
+    history = rig.record(task.id).history
+    assert len(history) == 50
+    assert [entry.number for entry in history] == list(range(50, 100))

@@ -1,0 +1,166 @@
+"""The dead-letter queue: redrive and retention."""
+
+from core_rig import CAPABILITY, NAMESPACE, Rig
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import commands as c
+
+
+def bury(rig, task=None, **fields):
+    task = task if task is not None else rig.submit(**fields)
+    rig.nack(rig.lease_one("grave"), retry=False)
+    return task
+
+
+def redrive(rig, *ids, capability=CAPABILITY, namespace=NAMESPACE):
+    return rig.do(c.Redrive(namespace, capability, ids))
+
+
+def page(rig, after=0, limit=100):
+    return rig.store.dead(NAMESPACE, CAPABILITY, after=after, limit=limit, now=rig.now)
+
+
+def test_dead_tasks_are_listed_in_order_page_by_page():
+    rig = Rig()
+    ids = [bury(rig).id for _ in range(5)]
+    first = page(rig, limit=3)
+    second = page(rig, after=first[-1].live.seq, limit=3)
+    assert [record.live.id for record in (*first, *second)] == ids
+    assert rig.stats().dead == 5
+
+
+def test_a_redriven_task_starts_anew_and_keeps_its_id_payload_and_history():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=2, backoff_seconds=0))
+    task = rig.submit(payload=b'"page"')
+    rig.nack(rig.lease_one(), checkpoint=b"7")
+    rig.nack(rig.lease_one())
+    (result,) = redrive(rig, task.id)
+    assert result.redriven
+    granted = rig.lease_one()
+    assert (granted.task_id, granted.attempt, granted.epoch) == (task.id, 1, 3)
+    delivery = rig.store.deliveries([task.id])[task.id]
+    assert (delivery.payload, delivery.checkpoint) == (b'"page"', b"7")
+    assert rig.events(task.id) == ["failed", "failed", "dead", "redriven"]
+    assert rig.stats().dead == 0
+
+
+def test_a_redriven_task_is_not_dropped_as_a_duplicate_of_itself():
+    rig = Rig()
+    task = bury(rig, idempotency_key="k")
+    assert redrive(rig, task.id)[0].redriven
+    assert rig.submit(idempotency_key="k").state is TaskState.READY
+    assert rig.lease_one().task_id == task.id
+
+
+def test_a_redrive_is_paced_by_admission():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_depth=1, retry_after_seconds=9))
+    ids = [bury(rig).id for _ in range(4)]
+    results = redrive(rig, *ids)
+    assert [result.redriven for result in results] == [True, True, False, False]
+    assert (results[2].code, results[2].reason, results[2].retry_after_s) == ("saturated", "pool saturated", 9)
+    assert rig.stats().dead == 2
+
+
+def test_what_is_not_dead_is_not_redriven():
+    rig = Rig()
+    queued = rig.submit()
+    completed = rig.submit()
+    rig.ack(rig.lease("w1", slots=2)[1])
+    codes = [result.code for result in redrive(rig, queued.id, completed.id, "0" * 20, "nonsense")]
+    assert codes == ["not_dead", "not_dead", "unknown_task", "unknown_task"]
+
+
+def test_a_task_is_redriven_only_from_its_own_queue():
+    rig = Rig(CapabilityConfig(name=CAPABILITY), CapabilityConfig(name="other"))
+    task = bury(rig)
+    assert redrive(rig, task.id, capability="other")[0].code == "unknown_task"
+    assert redrive(rig, task.id, namespace="other")[0].code == "unknown_task"
+
+
+def test_one_id_twice_in_a_redrive_is_one_task():
+    rig = Rig()
+    task = bury(rig)
+    assert [result.code for result in redrive(rig, task.id, task.id)] == [None, "not_dead"]
+    assert rig.stats().ready == 1
+
+
+def test_a_task_that_dies_in_the_step_of_its_redrive_stays_dead_and_can_be_redriven_then():
+    rig = Rig()
+    task = rig.submit()
+    granted = rig.lease_one()
+    nack = c.Nack(NAMESPACE, granted.token, "E", retry=False)
+    _, (result,) = rig.run([nack, c.Redrive(NAMESPACE, CAPABILITY, (task.id,))])
+    assert result.code == "not_dead"
+    assert redrive(rig, task.id)[0].redriven
+
+
+def test_a_redriven_task_that_dies_in_the_same_step_is_dead_in_the_store_too():
+    rig = Rig()
+    task = bury(rig)
+    rig.run([c.Redrive(NAMESPACE, CAPABILITY, (task.id,)), c.Cancel(NAMESPACE, task.id)])
+    assert rig.record(task.id).ended.state is TaskState.CANCELLED
+    rig.restart()
+    assert rig.row(task.id) is None
+
+
+def test_the_ttl_of_a_redriven_task_starts_anew():
+    rig = Rig()
+    task = bury(rig, ttl_seconds=60)
+    rig.wait(1000)
+    redrive(rig, task.id)
+    rig.wait(59)
+    assert rig.row(task.id) is not None
+    rig.wait(1)
+    assert rig.record(task.id).ended.state is TaskState.EXPIRED
+
+
+def test_the_token_of_before_the_redrive_is_worth_nothing_after_a_new_delivery():
+    rig = Rig()
+    task = rig.submit()
+    old = rig.lease_one()
+    rig.nack(old, retry=False)
+    redrive(rig, task.id)
+    assert rig.ack(old).code == "already_settled"
+    new = rig.lease_one()
+    assert rig.ack(old).code == "already_settled"
+    assert rig.ack(new).ok
+    assert rig.ack(old).code == "lease_lost"
+
+
+def test_a_redrive_outlives_a_restart():
+    rig = Rig()
+    task = bury(rig)
+    redrive(rig, task.id)
+    rig.restart()
+    assert rig.stats().dead == 0
+    assert rig.lease_one().task_id == task.id
+
+
+def test_terminal_tasks_go_when_their_retention_is_over():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, completed_retention_seconds=100, dead_retention_seconds=1000))
+    done = rig.submit()
+    rig.ack(rig.lease_one())
+    dead = bury(rig)
+    rig.wait(131)
+    assert rig.record(done.id) is None
+    assert done.id not in str(rig.tables.ended)
+    assert rig.record(dead.id) is not None
+    rig.wait(1000)
+    assert rig.record(dead.id) is None
+    assert rig.stats().dead == 0
+    assert (rig.tables.ended, rig.tables.payloads, rig.tables.history) == ({}, {}, {})
+
+
+def test_many_rows_due_for_removal_go_in_bounded_steps():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, completed_retention_seconds=10))
+    rig.submit(1200)
+    for lease in rig.lease("w1", slots=1200):
+        rig.ack(lease)
+    rig.wait(9)
+    rig.freeze(60)
+    removed = []
+    for _ in range(4):
+        before = len(rig.tables.ended)
+        rig.run()
+        removed.append(before - len(rig.tables.ended))
+    assert removed == [500, 500, 200, 0]
