@@ -1,4 +1,4 @@
-"""A volume for the broker: the cluster's default class where there is one, else a folder of the node that is ours."""
+"""A volume for the broker: the default class of the cluster, if it has one, else a folder of our own node."""
 
 import json
 from collections.abc import Callable
