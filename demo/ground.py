@@ -36,6 +36,8 @@ class Images:
 
     leadsman: str = IMAGE
     agents: str = AGENTS_IMAGE
+    build: str = "named"
+    """Changes with the content of the first, so that a second demo after a change runs what was just built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def provide_images(ground: Ground) -> Images:
         run(["docker", "build", "--tag", IMAGE, REPOSITORY], timeout_seconds=1800)
         run(["docker", "build", "--build-arg", f"BASE={IMAGE}", "--tag", AGENTS_IMAGE, AGENTS_FOLDER])
         run(["kind", "load", "docker-image", "--name", CLUSTER, IMAGE, AGENTS_IMAGE])
-        return Images()
+        return Images(build=run(["docker", "image", "inspect", "--format", "{{.Id}}", IMAGE]).strip()[-12:])
     built = Cluster.attach(CLUSTER)
     project = project_image(IMAGE)
     built.load_image(project)

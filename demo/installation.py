@@ -51,6 +51,8 @@ class Installation:
         settings = {
             "image.repository": repository,
             "image.tag": tag,
+            "broker.podAnnotations.build": images.build,
+            "operator.podAnnotations.build": images.build,
             **storage.chart_values(self._ground, self.kubectl),
         }
         run(
@@ -58,7 +60,11 @@ class Installation:
                 *(self._ground.helm, "upgrade", "--install", RELEASE, REPOSITORY / "charts" / "leadsman"),
                 *("--kubeconfig", self._ground.kubeconfig, "--namespace", SYSTEM, "--create-namespace"),
                 *("--wait", "--timeout", "180s"),
-                *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")),
+                *(
+                    word
+                    for key, value in settings.items()
+                    for word in ("--set-string" if "Annotations" in key else "--set", f"{key}={value}")
+                ),
             ]
         )
 
