@@ -48,24 +48,19 @@ class Installation:
     def install(self, images: Images) -> None:
         """Install or upgrade the release and wait until the broker and the operator are ready."""
         repository, _, tag = images.leadsman.rpartition(":")
-        settings = {
-            "image.repository": repository,
-            "image.tag": tag,
-            "broker.podAnnotations.build": images.build,
-            "operator.podAnnotations.build": images.build,
-            **storage.chart_values(self._ground, self.kubectl),
+        build = {"podAnnotations": {"build": images.build}}
+        values = {
+            "image": {"repository": repository, "tag": tag},
+            "broker": {**build, "persistence": storage.chart_values(self._ground, self.kubectl)},
+            "operator": build,
         }
         run(
             [
                 *(self._ground.helm, "upgrade", "--install", RELEASE, REPOSITORY / "charts" / "leadsman"),
                 *("--kubeconfig", self._ground.kubeconfig, "--namespace", SYSTEM, "--create-namespace"),
-                *("--wait", "--timeout", "180s"),
-                *(
-                    word
-                    for key, value in settings.items()
-                    for word in ("--set-string" if "Annotations" in key else "--set", f"{key}={value}")
-                ),
-            ]
+                *("--values", "-", "--wait", "--timeout", "180s"),
+            ],
+            stdin=json.dumps(values),
         )
 
     def apply_examples(self, images: Images) -> None:

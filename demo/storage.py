@@ -10,18 +10,18 @@ _CLASS = "leadsman-demo"
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
-def chart_values(ground: Ground, kubectl: Callable[..., str]) -> dict[str, str]:
-    """Return what to tell the chart about storage, after making a volume where the cluster makes none by itself."""
+def chart_values(ground: Ground, kubectl: Callable[..., str]) -> dict[str, object]:
+    """Return the chart's `broker.persistence`, after making a volume where the cluster makes none by itself."""
     classes = json.loads(kubectl("get", "storageclasses", "--output", "json"))["items"]
     if any(one["metadata"].get("annotations", {}).get(_DEFAULT) == "true" for one in classes):
         return {}
     if ground.kind != "built":
-        return {"broker.persistence.enabled": "false"}
+        return {"enabled": False}
     built = Cluster.attach(CLUSTER)
     folder = built.run.folder / "broker-volume"
     folder.mkdir(exist_ok=True)
     kubectl("apply", "-f", "-", stdin=json.dumps(_volume(str(folder), built.node.name)))
-    return {"broker.persistence.storageClassName": _CLASS}
+    return {"storageClassName": _CLASS}
 
 
 def _volume(path: str, node: str) -> dict[str, object]:
