@@ -1,0 +1,55 @@
+"""Readiness: what the operator sees of a fence, a drain and a broker that is away."""
+
+import json
+import urllib.request
+
+from broker_process import eventually
+from leadsman import TaskState
+
+
+def fence(broker, pod_uid, action="fence"):
+    body = {"operation": "test", "pod_uids": [pod_uid]}
+    request = urllib.request.Request(
+        f"{broker.url}/v1/workers/{action}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        return json.load(reply)["results"][0]
+
+
+def test_a_worker_is_not_ready_before_it_reached_its_broker(start_worker):
+    worker = start_worker("http://127.0.0.1:9", capabilities=["echo"], connect=False)
+    assert worker.health("/livez") == 200
+    assert worker.health("/readyz") == 503
+
+
+def test_a_broker_that_goes_away_does_not_make_a_worker_unready(broker, start_worker):
+    worker = start_worker(broker.url, capabilities=["echo"])
+    broker.kill()
+    eventually(lambda: worker.records("a call to the broker failed; trying again"), what="a failed call")
+    assert worker.health("/readyz") == 200
+
+
+def test_a_fence_makes_a_worker_unready_and_lifting_it_makes_it_ready_and_useful_again(
+    broker, client, start_worker
+):
+    worker = start_worker(broker.url, capabilities=["echo"])
+    assert fence(broker, worker.pod_uid)["outcome"] == "fenced"
+    eventually(lambda: worker.health("/readyz") == 503, what="a fenced worker that is not ready")
+    task = client.submit("echo", "later").id
+    assert worker.health("/livez") == 200
+    assert client.get(task).state is TaskState.READY
+    assert fence(broker, worker.pod_uid, "unfence")["lifted"]
+    eventually(lambda: worker.health("/readyz") == 200, what="a worker that is ready again")
+    assert client.result(task, timeout_seconds=30) == "later"
+
+
+def test_a_worker_that_starts_under_a_fence_is_never_ready(broker, client, start_worker):
+    fence(broker, "pod-7")
+    worker = start_worker(broker.url, capabilities=["echo"], pod_uid="pod-7", connect=False)
+    eventually(lambda: worker.records("connected to the broker"), what="a connected worker")
+    assert worker.health("/readyz") == 503
+    assert client.get(client.submit("echo").id).state is TaskState.READY
+
+
+def test_an_unknown_health_path_is_not_found(broker, start_worker):
+    assert start_worker(broker.url, capabilities=["echo"]).health("/") == 404

@@ -1,0 +1,206 @@
+"""Handlers that tests control: they journal what they do and wait at gates."""
+
+import asyncio
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from leadsman import App, Context, Dead, Release, Retry, SyncContext
+from worker_process.journal import Gate, Journal
+
+app = App()
+journal = Journal(Path(os.environ["AGENTS_JOURNAL"]))
+
+_LOOK_SECONDS = 0.02
+
+
+def note(ctx, event, detail=None):
+    journal.write(event, ctx.task_id, ctx.attempt, detail)
+
+
+async def pass_gate(path):
+    while not Gate(Path(path)).is_open:  # noqa: ASYNC110  a file, not an event of this loop
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+@app.task("echo")
+async def echo(ctx: Context):
+    note(ctx, "ran")
+    return ctx.payload
+
+
+@app.task("echo", name="sync")
+def echo_sync(ctx: SyncContext):
+    note(ctx, "ran")
+    return ctx.payload
+
+
+@app.task("echo", name="facts")
+async def facts(ctx: Context):
+    ctx.log.info("facts were asked for", extra_word="pineapple")
+    return {
+        "id": ctx.task_id,
+        "key": ctx.idempotency_key,
+        "attempt": ctx.attempt,
+        "tenant": ctx.tenant,
+        "namespace": ctx.namespace,
+        "capability": ctx.capability,
+        "name": ctx.name,
+        "resume": ctx.resume,
+        "cancelled": ctx.cancelled,
+    }
+
+
+@app.task("impatient")
+@app.task("gate")
+async def gate(ctx: Context):
+    note(ctx, "started")
+    try:
+        await pass_gate(ctx.payload)
+    except asyncio.CancelledError:
+        note(ctx, "cancelled", ctx.cancelled)
+        raise
+    note(ctx, "passed")
+    return "passed"
+
+
+@app.task("gate", name="sync")
+def gate_sync(ctx: SyncContext):
+    """Sees that it should stop, and stops."""
+    note(ctx, "started")
+    while not Gate(Path(ctx.payload)).is_open:
+        if ctx.cancelled:
+            note(ctx, "cancelled")
+            ctx.raise_if_cancelled()
+        time.sleep(_LOOK_SECONDS)
+    return "passed"
+
+
+@app.task("gate", name="stubborn")
+def gate_stubborn(ctx: SyncContext):
+    """Does not look whether it should stop."""
+    note(ctx, "started")
+    told = False
+    while not Gate(Path(ctx.payload)).is_open:
+        if ctx.cancelled and not told:
+            note(ctx, "told")
+            told = True
+        time.sleep(_LOOK_SECONDS)
+    note(ctx, "passed")
+    return "passed"
+
+
+@app.task("steps")
+async def steps(ctx: Context):
+    """Checkpoints after each of `steps`, then waits at `gate` after the one numbered `hold_after`."""
+    start = ctx.resume["next"] if ctx.resume else 0
+    note(ctx, "resumed", start)
+    for number in range(start, ctx.payload["steps"]):
+        note(ctx, "step", number)
+        await ctx.checkpoint({"next": number + 1})
+        if number + 1 == ctx.payload.get("hold_after"):
+            note(ctx, "holding")
+            await pass_gate(ctx.payload["gate"])
+    return {"steps": ctx.payload["steps"]}
+
+
+@app.task("steps", name="sync")
+def steps_sync(ctx: SyncContext):
+    start = ctx.resume["next"] if ctx.resume else 0
+    note(ctx, "resumed", start)
+    for number in range(start, ctx.payload["steps"]):
+        note(ctx, "step", number)
+        ctx.checkpoint({"next": number + 1})
+        if number + 1 == ctx.payload.get("hold_after"):
+            note(ctx, "holding")
+            while not Gate(Path(ctx.payload["gate"])).is_open:
+                ctx.raise_if_cancelled()
+                time.sleep(_LOOK_SECONDS)
+    return {"steps": ctx.payload["steps"]}
+
+
+@app.task("steps", name="queued-then-failed")
+async def queued_then_failed(ctx: Context):
+    """Fails while its last checkpoint is still on its way."""
+    note(ctx, "resumed", ctx.resume)
+    if ctx.resume == "second":
+        return "resumed from the last"
+    await ctx.checkpoint("first")
+    pending = asyncio.ensure_future(ctx.checkpoint("second"))
+    await asyncio.sleep(0)
+    pending.cancel()
+    raise ValueError("gave up")
+
+
+@app.task("steps", name="save-on-cancel")
+async def save_on_cancel(ctx: Context):
+    note(ctx, "resumed", ctx.resume)
+    if ctx.resume:
+        return ctx.resume
+    note(ctx, "holding")
+    try:
+        await pass_gate(ctx.payload)
+    finally:
+        if ctx.cancelled:
+            await ctx.checkpoint({"saved": "at the last moment"})
+    return "passed"
+
+
+@app.task("steps", name="bad-checkpoints")
+async def bad_checkpoints(ctx: Context):
+    said = []
+    for state in ({1, 2}, "x" * 70_000):
+        with contextlib.suppress(ValueError):
+            await ctx.checkpoint(state)
+            said.append("kept")
+            continue
+        said.append("refused")
+    return said
+
+
+@app.task("fail")
+async def fail(ctx: Context):
+    note(ctx, "ran")
+    kind, after = ctx.payload["raise"], ctx.payload.get("after")
+    if ctx.attempt > ctx.payload.get("times", 99) or len(journal.entries("ran", ctx.task_id)) > 98:
+        return f"recovered at attempt {ctx.attempt}"
+    match kind:
+        case "Retry":
+            raise Retry("later", after_s=after)
+        case "Dead":
+            raise Dead("hopeless")
+        case "Release":
+            if len(journal.entries("ran", ctx.task_id)) > 2:
+                return f"done at attempt {ctx.attempt}"
+            raise Release("not now", after_s=after)
+        case "SystemExit":
+            raise SystemExit(3)
+        case "CancelledError":
+            raise asyncio.CancelledError
+    raise ValueError("x" * 10_000)
+
+
+@app.task("fail", name="bad-result")
+async def bad_result(ctx: Context):
+    note(ctx, "ran")
+    return {"not": {"json": object()}} if ctx.payload == "object" else "x" * 70_000
+
+
+@app.task("block")
+async def block(ctx: Context):
+    """Blocks the event loop, as an ordinary mistake does."""
+    note(ctx, "started")
+    time.sleep(ctx.payload)  # noqa: ASYNC251  the mistake under test
+    note(ctx, "ended")
+    return "blocked"
+
+
+@app.task("block", name="cpu")
+def burn(ctx: SyncContext):
+    note(ctx, "started")
+    end = time.monotonic() + ctx.payload
+    count = 0
+    while time.monotonic() < end:
+        count += sum(range(1000))
+    return "burnt"
