@@ -37,7 +37,8 @@ async def test_a_pool_that_cannot_be_meant_is_refused_at_apply(
     with pytest.raises(KubeError) as refusal:
         await pools.apply(manifest)
 
-    assert refusal.value.code == 422
+    # A duplicate in a set already breaks server-side apply's own parser, which calls that an internal error.
+    assert refusal.value.code in {422, 500}
     assert complaint in refusal.value.message
 
 

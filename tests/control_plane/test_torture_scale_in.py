@@ -20,6 +20,7 @@ from fleet.kube import DEPLOYMENTS, MERGE
 from fleet.load import Load
 from fleet.manifests import capability, pool, worker_deployment
 from fleet.pools import Pools
+from leadsman.wire.capabilities import CapabilitiesRequest, CapabilityConfig
 
 POOLS = ("browser", "code", "llm", "search")
 MOST_REPLICAS = 12
@@ -118,6 +119,8 @@ async def test_scale_in_spares_every_worker_that_holds_a_lease(
 async def test_a_bare_replica_change_takes_busy_workers_away(
     kube: Kube, control_plane: ControlPlane, namespace: str, broker: BrokerProcess, client: BrokerClient
 ) -> None:
+    queues = [CapabilityConfig(name=name) for name in POOLS]
+    await client.configure(namespace, CapabilitiesRequest(generation=1, capabilities=queues))
     with control_plane.namespace("other") as other:
         async with (
             crowded(kube, namespace, other, broker, seed=1) as fleet,

@@ -101,6 +101,7 @@ class Fleet:
         self._pods: dict[str, _Pod] = {}
         self._background: list[asyncio.Task[None]] = []
         self._closing = False
+        self._stack = contextlib.AsyncExitStack()
         self._addresses = 0
 
     @property
@@ -120,35 +121,34 @@ class Fleet:
         await worker.kill()
 
     async def __aenter__(self) -> Self:
-        await self._broker.__aenter__()
-        await self.node.register()
-        self._background = [asyncio.create_task(self.node.beat()), asyncio.create_task(self._follow())]
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._broker)
+            stack.push_async_callback(self.node.remove)
+            await self.node.register()
+            stack.push_async_callback(self._stop)
+            self._background = [asyncio.create_task(self.node.beat()), asyncio.create_task(self._follow())]
+            stack.push_async_callback(self._empty_namespaces)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closing = True
-        try:
-            await self._empty_namespaces()
-        finally:
-            tasks = [*self._background, *(pod.task for pod in self._pods.values() if pod.task)]
-            for pod in self._pods.values():
-                if pod.worker:
-                    await pod.worker.kill()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self.node.remove()
-            await self._broker.__aexit__(kind, error, trace)
+        await self._stack.aclose()
         if self.errors and error is None:
             raise ExceptionGroup("the fleet itself failed", [e for e in self.errors if isinstance(e, Exception)])
 
+    async def _stop(self) -> None:
+        tasks = [*self._background, *(pod.task for pod in self._pods.values() if pod.task)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def _empty_namespaces(self) -> None:
         """Delete what makes pods, then the pods, then the namespaces, which a pod that nobody ends would keep."""
-        for pod in self._pods.values():
-            if pod.worker:
-                await pod.worker.kill()
+        for worker in list(self.workers.values()):
+            await worker.kill()
         for name in self._namespaces:
             for collection in (POOLS, DEPLOYMENTS, REPLICA_SETS, PODS):
                 await self._kube.delete(collection.format(namespace=name), grace_seconds=0)

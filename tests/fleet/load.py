@@ -46,4 +46,6 @@ class Load:
 
     async def _submit(self, capability: str) -> None:
         reply = await self.client.submit(self.namespace, TaskSubmit(capability=capability))
-        self.accepted += [result.id for result in reply.results if result.accepted and result.id]
+        (result,) = reply.results
+        assert result.id, f"the broker refused the load: {result.reason}"
+        self.accepted.append(result.id)

@@ -27,6 +27,7 @@ from leadsman.wire.leases import (
 )
 
 from .broker import BrokerClient, BrokerRefusedError
+from .waiting import happens_within
 
 _PARKED_SECONDS = 10.0
 _PARKED_END_SECONDS = 3.0
@@ -110,6 +111,7 @@ class Worker:
         self._connected = False
         self._draining = False
         self._freed = asyncio.Event()
+        self._restated = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
 
     @property
@@ -210,12 +212,16 @@ class Worker:
         self._freed.set()
 
     async def _heartbeat_loop(self) -> None:
+        """Heartbeats; the first at once, since a parked lease call does not say that the broker was reached."""
         while True:
-            fenced = self.state is WorkerState.FENCED
-            wanted = [held.lease.heartbeat_seconds for held in self.held.values()]
-            await asyncio.sleep(_FENCED_LOOK_SECONDS if fenced else min([_HEARTBEAT_SECONDS, *wanted]))
             with contextlib.suppress(*_AWAY):
                 await self._beat()
+            fenced = self.state is WorkerState.FENCED
+            wanted = [held.lease.heartbeat_seconds for held in self.held.values()]
+            self._restated.clear()
+            await happens_within(
+                self._restated, _FENCED_LOOK_SECONDS if fenced else min([_HEARTBEAT_SECONDS, *wanted])
+            )
 
     async def _beat(self) -> None:
         request = HeartbeatRequest(
@@ -238,6 +244,8 @@ class Worker:
     def _hear(self, state: WorkerState) -> None:
         before = self.ready
         self._connected = True
-        self.state = state
+        if state is not self.state:
+            self.state = state
+            self._restated.set()
         if self.ready != before:
             self._readiness_changed()
