@@ -67,8 +67,9 @@ class Kube:
     ) -> None:
         if self._session is not None:
             await self._session.close()
-            # aiohttp closes TLS transports on a later turn of the loop.
-            await asyncio.sleep(0)
+            # Sockets of aborted watches are closed in the next turns of the loop.
+            for _ in range(3):
+                await asyncio.sleep(0)
 
     async def get(self, path: str, **query: str) -> Object:
         """Read one object or a list."""
@@ -158,16 +159,15 @@ class Kube:
                 ) as reply:
                     if reply.status != 200:
                         return
-                    buffered = b""
-                    async for chunk in reply.content.iter_any():
-                        *lines, buffered = (buffered + chunk).split(b"\n")
-                        for line in lines:
-                            event = json.loads(line)
+                    try:
+                        async for event in _events(reply):
                             if event["type"] == "ERROR":
                                 return
                             version = event["object"]["metadata"]["resourceVersion"]
                             if event["type"] != "BOOKMARK":
                                 yield event["type"], event["object"]
+                    finally:
+                        _hang_up(reply)
             except (aiohttp.ClientError, TimeoutError):
                 await asyncio.sleep(0.2)
 
@@ -194,6 +194,21 @@ class Kube:
                 if method == "POST" or time.monotonic() > deadline:
                     raise
             await asyncio.sleep(0.2)
+
+
+async def _events(reply: aiohttp.ClientResponse) -> AsyncIterator[Object]:
+    """The events of a watch, one JSON document a line."""
+    buffered = b""
+    async for chunk in reply.content.iter_any():
+        *lines, buffered = (buffered + chunk).split(b"\n")
+        for line in lines:
+            yield json.loads(line)
+
+
+def _hang_up(reply: aiohttp.ClientResponse) -> None:
+    """End a watch without TLS's farewell, which would outlive the session and the test's event loop."""
+    if reply.connection is not None and reply.connection.transport is not None:
+        reply.connection.transport.abort()
 
 
 def _decoded(code: int, text: str) -> Object:
