@@ -26,6 +26,10 @@ class AuthUnavailableError(Exception):
     """Whether the token is good cannot be known now; the caller should try again."""
 
 
+class NotInClusterError(Exception):
+    """The API server's address or the broker's own token is not where a pod has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """An authenticated caller."""

@@ -9,17 +9,13 @@ from typing import Any, Self
 
 import aiohttp
 
-from leadsman_broker.auth.principal import AuthUnavailableError
+from leadsman_broker.auth.principal import AuthUnavailableError, NotInClusterError
 
 _SECRETS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _TIMEOUT = aiohttp.ClientTimeout(total=10, connect=3)
 _CONCURRENT = 16
 _POD_UID = "authentication.kubernetes.io/pod-uid"
-
-
-class NotInClusterError(Exception):
-    """The API server's address or the broker's own token is not where a pod has them."""
 
 
 @dataclass(frozen=True, slots=True)

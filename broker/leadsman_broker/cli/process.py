@@ -18,11 +18,9 @@ import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
 
 from leadsman_broker.auth import Authenticator, Open
-from leadsman_broker.auth.kubernetes import KubernetesAuth
 from leadsman_broker.auth.static import StaticTokens
-from leadsman_broker.auth.token_review import ApiServer, TokenReviewer
 from leadsman_broker.cli.capabilities_file import Capabilities, read_capabilities
-from leadsman_broker.cli.settings import AuthMode, Settings
+from leadsman_broker.cli.settings import AuthMode, Settings, SettingsError
 from leadsman_broker.core.commands import Configure
 from leadsman_broker.core.core import Core
 from leadsman_broker.engine import Clock, Engine, Feed
@@ -84,12 +82,17 @@ class Process:
             _announce(settings.host, api_socket, ops_socket)
             await self._until_over(engine)
             await engine.drain()
+        log.info("stopped")
 
     def _authenticator(self) -> Authenticator:
         settings = self._settings
         if settings.auth is AuthMode.STATIC and settings.tokens_file is not None:
             return StaticTokens.load(settings.tokens_file)
         if settings.auth is AuthMode.KUBERNETES:
+            # Imported only here: an HTTP client takes a quarter of the time to start, which the other modes save.
+            from leadsman_broker.auth.kubernetes import KubernetesAuth  # noqa: PLC0415
+            from leadsman_broker.auth.token_review import ApiServer, TokenReviewer  # noqa: PLC0415
+
             server = ApiServer.find(settings.kube_api_url, settings.kube_token_file, settings.kube_ca_file)
             return KubernetesAuth(
                 TokenReviewer(server, settings.audience),
@@ -196,7 +199,12 @@ async def _serving(app: object, listener: socket.socket) -> AsyncIterator[None]:
 
 
 def _open_store(data: Path | None) -> Store:
-    return MemoryStore() if data is None else SqliteStore(data)
+    if data is None:
+        return MemoryStore()
+    try:
+        return SqliteStore(data)
+    except OSError as error:
+        raise SettingsError(f"cannot use the data folder {data}: {error.strerror}") from error
 
 
 async def _configure(engine: Engine, capabilities: Capabilities) -> None:

@@ -10,8 +10,8 @@ import typer
 import uvloop
 
 from leadsman_broker import logs
+from leadsman_broker.auth.principal import NotInClusterError
 from leadsman_broker.auth.static import TokensFileError
-from leadsman_broker.auth.token_review import NotInClusterError
 from leadsman_broker.cli.process import Process
 from leadsman_broker.cli.settings import AuthMode, Settings, SettingsError
 from leadsman_broker.http.api import MAX_BODY_BYTES
