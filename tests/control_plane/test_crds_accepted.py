@@ -15,15 +15,15 @@ ROOT = Path(__file__).resolve().parents[2]
 CRDS = sorted((ROOT / "crds").glob("*.yaml"))
 APPLY_ANNOTATION_LIMIT = 256 * 1024
 
-SMALLEST = f"""
+SMALLEST = """
 apiVersion: leadsman.dev/v1alpha1
 kind: Capability
-metadata: {{name: browser}}
+metadata: {name: browser}
 ---
 apiVersion: leadsman.dev/v1alpha1
 kind: WorkerPool
-metadata: {{name: browser}}
-spec: {{maxReplicas: 20, image: "registry.example/agents:1.4.0"}}
+metadata: {name: browser}
+spec: {maxReplicas: 20, image: "registry.example/agents:1.4.0"}
 """
 
 

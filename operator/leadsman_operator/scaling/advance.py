@@ -1,16 +1,18 @@
 """The transitions of a scale-in. See `leadsman_operator.scaling.scale_in` for the states and what they ask for."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from leadsman_operator.scaling.model import Action, PodName, PodSample
+from leadsman_operator.scaling.model import Action, PodName, PodSample, Readiness
 from leadsman_operator.scaling.scale_in import (
     EVIDENCE_DEADLINE_SECONDS,
     FENCE_DEADLINE_SECONDS,
     LOWER_DEADLINE_SECONDS,
     MAX_RETRY_SECONDS,
+    MISSING_SECONDS,
     RACE_RETRY_SECONDS,
     RETRY_SECONDS,
+    SETTLE_SECONDS,
     VERIFY_DEADLINE_SECONDS,
     VICTIM_DELETION_COST,
     ClearCost,
@@ -58,7 +60,8 @@ def advance(state: ScaleInState, view: ScaleInView, events: Iterable[ScaleInEven
 def next_deadline(state: ScaleInState, now: float) -> float | None:
     """Give the time at which `advance` must be called even if nothing happens; None: only news matters."""
     if isinstance(state, Idle):
-        times = [state.not_before, now if state.lifted_at is None else state.lifted_at + RETRY_SECONDS]
+        times = [state.not_before, *(state.unchanged_since + wait for wait in (SETTLE_SECONDS, MISSING_SECONDS))]
+        times += [] if state.lifted_at is None else [state.lifted_at + RETRY_SECONDS]
         return min((time for time in times if time > now), default=None)
     if isinstance(state, Evidence):
         return min(state.deadline, state.asked_at + RETRY_SECONDS)
@@ -83,13 +86,16 @@ def _go_on(state: ScaleInState, view: ScaleInView, now: float) -> Step:
 
 
 def _idle(state: Idle, view: ScaleInView, now: float) -> Step:
+    replicas, readiness = view.observation.replicas, _readiness(view)
+    if (replicas, readiness) != (state.replicas, state.readiness):
+        state = replace(state, replicas=replicas, readiness=readiness, unchanged_since=now)
     strays = _strays(view)
     if strays:
         if state.lifted_at is not None and now - state.lifted_at < RETRY_SECONDS:
             return state, ()
         return replace(state, lifted_at=now), strays
     if view.decision.action is not Action.SCALE_IN:
-        return Idle(), ()
+        return Idle(replicas=replicas, readiness=readiness, unchanged_since=state.unchanged_since), ()
     if now < state.not_before:
         return state, ()
     return _start(state, view, now)
@@ -108,6 +114,11 @@ def _strays(view: ScaleInView) -> tuple[ScaleInAction, ...]:
 
 def _start(state: Idle, view: ScaleInView, now: float) -> Step:
     present, observation, target = _present(view), view.observation, view.decision.replicas
+    unchanged = now - state.unchanged_since
+    if unchanged < SETTLE_SECONDS:
+        return replace(state, waits_for="a pod has just come, gone or changed its readiness"), ()
+    if len(present) < observation.replicas and unchanged < MISSING_SECONDS:
+        return replace(state, waits_for=f"{observation.replicas - len(present)} pods are not there yet"), ()
     if target and not _settled(view, present):
         return replace(state, waits_for="the ReplicaSet's status does not agree with its pods yet"), ()
     operation = Operation(
@@ -115,12 +126,12 @@ def _start(state: Idle, view: ScaleInView, now: float) -> Step:
         epoch="" if observation.signal is None else observation.signal.epoch,
         from_replicas=observation.replicas,
         target=target,
-        ready_before={pod.uid: pod.ready for pod in present},
+        before=state.readiness,
         failures=state.failures,
     )
     leaving = len(present) - target
     if leaving <= 0:
-        # A quota, or nothing at all: the pods that would be too many were never made, so nobody has to go.
+        # A quota, for example: the pods that would be too many were never made, so nobody has to go.
         return _lower(operation, view, target, now)
     found = victims(observation, leaving, max_draining=view.max_draining, avoid=state.avoid)
     if not found.pods:
@@ -153,7 +164,7 @@ def _evidence(state: Evidence, view: ScaleInView, now: float) -> Step:
     if _pre_empted(view) or _epoch(view) != operation.epoch:
         return _lift(operation, now)
     fenced = operation.fenced
-    if _others(operation, present) or view.observation.replicas != operation.from_replicas:
+    if _others(operation, view) or view.observation.replicas != operation.from_replicas:
         return _lift(operation, now, raced="other pods of the pool changed meanwhile")
     still_ready = frozenset(pod.uid for pod in present if pod.uid in fenced and pod.ready)
     marked = {pod.uid for pod in present if _is_marked(pod)}
@@ -190,14 +201,14 @@ def _lowering(state: Lowering, view: ScaleInView, now: float) -> Step:
 
 
 def _verify(state: Lowering, now: float) -> Verifying:
-    leaving = max(0, len(state.operation.ready_before) - state.to_replicas)
+    leaving = max(0, len(state.operation.before) - state.to_replicas)
     return Verifying(state.operation, now + VERIFY_DEADLINE_SECONDS, state.to_replicas, leaving)
 
 
 def _verifying(state: Verifying, view: ScaleInView, now: float) -> Step:
     operation = state.operation
     staying = {pod.uid for pod in _present(view)}
-    gone = operation.ready_before.keys() - staying
+    gone = operation.before.keys() - staying
     wrong = _wrong_victims(operation, view, gone - operation.fenced - state.recorded)
     state = replace(state, recorded=state.recorded | {each.pod.uid for each in wrong})
     if len(gone) < state.leaving and now < state.deadline:
@@ -247,14 +258,13 @@ def _lift(
 
 def _settled(view: ScaleInView, present: list[PodSample]) -> bool:
     """Say whether the ReplicaSet's status agrees with the pods: only then does a later difference mean anything."""
-    status, replicas = view.replica_set, view.observation.replicas
+    status = view.replica_set
     return (
         status is not None
         and status.observed
-        and status.replicas == replicas
+        and status.replicas == view.observation.replicas
         and status.current_replicas == len(present)
         and status.ready_replicas == sum(pod.ready for pod in present)
-        and (len(present) == replicas or view.observation.quota_exceeded)
     )
 
 
@@ -264,25 +274,29 @@ def _seen(operation: Operation, status: ReplicaSetSample | None) -> bool:
     Nothing else about the pool's pods has changed since status and pods agreed, so the number can have no other
     cause.
     """
-    turned = sum(ready for uid, ready in operation.ready_before.items() if uid in operation.fenced)
+    ready = {uid for uid, (was_ready, _) in operation.before.items() if was_ready}
     return (
         status is not None
         and status.observed
         and status.replicas == operation.from_replicas
-        and status.current_replicas == len(operation.ready_before)
-        and status.ready_replicas == sum(operation.ready_before.values()) - turned
+        and status.current_replicas == len(operation.before)
+        and status.ready_replicas == len(ready - operation.fenced)
     )
 
 
-def _others(operation: Operation, present: list[PodSample]) -> bool:
+def _others(operation: Operation, view: ScaleInView) -> bool:
     """Say whether any pod came, went or changed its readiness, but for the fenced ones turning not ready."""
-    now = {pod.uid: pod.ready for pod in present}
-    if now.keys() != operation.ready_before.keys():
+    now = _readiness(view)
+    if now.keys() != operation.before.keys():
         return True
     return any(
-        now[uid] != ready if uid not in operation.fenced else now[uid] and not ready
-        for uid, ready in operation.ready_before.items()
+        now[uid] != before and (uid not in operation.fenced or now[uid][0])
+        for uid, before in operation.before.items()
     )
+
+
+def _readiness(view: ScaleInView) -> Mapping[str, Readiness]:
+    return {pod.uid: pod.readiness for pod in _present(view)}
 
 
 def _is_marked(pod: PodSample) -> bool:

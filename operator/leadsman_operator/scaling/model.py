@@ -120,12 +120,22 @@ class PodSample:
     uid: str
     name: str
     ready: bool = False
+    ready_changed: str = ""
+    """The Ready condition's lastTransitionTime, as a word that differs after every change; never read as a time."""
     terminating: bool = False
     """It has a deletionTimestamp."""
     failing: bool = False
     """It cannot start as it is: image, configuration or crash loop."""
     unschedulable: bool = False
     deletion_cost: int = 0
+
+    @property
+    def readiness(self) -> "Readiness":
+        """Whether it is ready, and since which change: equal only if nothing happened in between."""
+        return self.ready, self.ready_changed
+
+
+Readiness = tuple[bool, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from leadsman_operator.scaling.model import Decision, PodName, PoolObservation, PoolSpec
+from leadsman_operator.scaling.model import Decision, PodName, PoolObservation, PoolSpec, Readiness
 
 VICTIM_DELETION_COST = -1000
 """Value of `controller.kubernetes.io/pod-deletion-cost` on a pod that is to go; a pod without one counts as 0."""
@@ -31,6 +31,15 @@ FENCE_DEADLINE_SECONDS = 10.0
 EVIDENCE_DEADLINE_SECONDS = 30.0
 LOWER_DEADLINE_SECONDS = 15.0
 VERIFY_DEADLINE_SECONDS = 30.0
+SETTLE_SECONDS = 2.0
+"""No operation starts sooner after the replicas changed, or a pod came, went or changed its readiness.
+
+A count is evidence only if it has one possible cause. If a pod had just failed a probe and recovered, a controller
+that lags behind that would show the same count as one that has seen the fenced pod. Its cache has to be less than
+this far behind; measured under churn, 0.1 s was enough.
+"""
+MISSING_SECONDS = 30.0
+"""How long pods may be missing before it is believed that they are not made: until then they may exist unseen."""
 RACE_RETRY_SECONDS = 1.0
 """Before the next operation when one lost a race: a worker took a task, another pod changed."""
 RETRY_SECONDS = 5.0
@@ -166,6 +175,11 @@ class Idle:
     """Pods whose readiness did not follow their fence: chosen last."""
     lifted_at: float | None = None
     """When strays were last asked to be lifted."""
+    replicas: int | None = None
+    readiness: Mapping[str, Readiness] = field(default_factory=dict)
+    """Of every pod, as last seen."""
+    unchanged_since: float = 0.0
+    """When the replicas, a pod or a readiness last changed."""
     waits_for: str = ""
     """Why no operation has started although workers are not needed; for people."""
 
@@ -179,7 +193,7 @@ class Operation:
     """Of the broker that is asked to fence."""
     from_replicas: int
     target: int
-    ready_before: Mapping[str, bool]
+    before: Mapping[str, Readiness]
     """Readiness of every pod at the start, when the ReplicaSet's status agreed with it."""
     victims: tuple[PodName, ...] = ()
     """Those that are to go, in order."""

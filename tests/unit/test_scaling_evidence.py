@@ -1,0 +1,91 @@
+"""The scale-in protocol against a ReplicaSet controller, kubelet and caches that lag in every order."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scaling_cases import World
+
+SCHEDULES = 300
+
+
+def a_world(seed: int, **options: bool | float) -> World:
+    random = Random(seed)
+    size = random.randint(2, 8)
+    return World(
+        random,
+        size=size,
+        work=random.randint(0, size - 1),
+        target=random.randint(0, size - 1),
+        **options,
+    )
+
+
+@settings(max_examples=SCHEDULES, deadline=None)
+@given(st.integers(min_value=0))
+def test_no_schedule_deletes_a_pod_that_holds_a_lease(seed):
+    world = a_world(seed)
+
+    world.run(1500)
+
+    assert world.busy_deleted == []
+    assert world.wrong_recorded == []
+
+
+@settings(max_examples=SCHEDULES, deadline=None)
+@given(st.integers(min_value=0))
+def test_a_busy_pod_that_fails_its_probe_is_not_taken_for_a_victim(seed):
+    world = a_world(seed, flapping=True)
+
+    world.run(1500)
+
+    assert world.busy_deleted == []
+
+
+@settings(max_examples=SCHEDULES, deadline=None)
+@given(st.integers(min_value=0))
+def test_demand_that_comes_and_goes_in_the_middle_of_it_costs_no_busy_pod(seed):
+    world = a_world(seed, fickle=0.1, flapping=True)
+
+    world.run(1500)
+
+    assert world.busy_deleted == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(min_value=0))
+def test_in_the_end_the_size_is_reached_and_nothing_is_left_fenced_or_marked(seed):
+    world = a_world(seed, fickle=0.1)
+
+    world.run(800)
+    world.settle()
+
+    staying = [pod for pod in world.pods.values() if not pod.terminating]
+    assert len(staying) == world.target
+    assert world.deployment_replicas == world.target
+    assert not [pod.uid for pod in staying if pod.uid in world.fences]
+    assert not [pod.uid for pod in staying if pod.cost]
+    assert all(pod.ready for pod in staying)
+
+
+def test_without_fence_and_evidence_busy_pods_are_deleted():
+    """The test of the tests: the same world finds what the protocol prevents."""
+    deleted = 0
+    for seed in range(100):
+        world = a_world(seed, bare=True)
+        world.run(1500)
+        deleted += len(world.busy_deleted)
+
+    assert deleted > 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_something_is_in_fact_taken_away_while_the_load_goes_on(seed):
+    random = Random(seed)
+    world = World(random, size=8, work=3, target=4)
+
+    world.run(6000)
+
+    assert world.deployment_replicas < 8
