@@ -18,6 +18,8 @@ class Record:
     clock: Callable[[], float]
     """Seconds since the batch was submitted."""
     tell: Tell
+    begun: bool = False
+    """Whether the batch was submitted; what happened before it is not part of the story."""
     changes: list[ReplicaChange] = field(default_factory=list)
     replicas: dict[str, int] = field(default_factory=dict)
     ready: dict[str, int] = field(default_factory=dict)
@@ -27,6 +29,7 @@ class Record:
 
     def begin(self) -> None:
         """Forget what was before the batch; the sizes that the fleets have now are where it starts."""
+        self.begun = True
         self.changes = [ReplicaChange(pool, replicas, self.clock()) for pool, replicas in self.replicas.items()]
 
     def deployment(self, pool: str, replicas: int, ready: int) -> None:
@@ -37,7 +40,7 @@ class Record:
             return
         self.replicas[pool] = replicas
         self.changes.append(ReplicaChange(pool, replicas, self.clock()))
-        if before is not None:
+        if self.begun:
             self.tell("scale", pool, f"{before} → {replicas} replicas")
 
     def pod(self, pod: Pod, *, gone: bool) -> bool:
@@ -54,3 +57,7 @@ class Record:
         """Note the broker's queues and workers."""
         self.capabilities = {one.name: one for one in sample.capabilities}
         self.workers = {one.id: one for one in sample.workers}
+
+    def present_workers(self, pool: str) -> list[WorkerStats]:
+        """Return the pool's workers whose pods are still there: the broker remembers a worker for a while."""
+        return [one for one in self.workers.values() if one.pool == pool and one.pod_uid in self.pods]

@@ -32,7 +32,8 @@ class Screen:
 
     def step(self, text: str) -> None:
         """Show a step of the preparation."""
-        self._console.print(f"[bold]•[/] {text}", highlight=False)
+        self._console.print("• ", style="bold", end="")
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def tell(self, kind: str, about: str, text: str) -> None:
         """Show one line of the time line."""
@@ -79,7 +80,7 @@ def table(record: Record) -> Table:
     for column in ("pool", "replicas", "ready", "busy", "idle", "waiting", "running", "done", "reclaimed"):
         shown.add_column(column, justify="left" if column == "pool" else "right")
     for pool in POOLS:
-        workers = [worker for worker in record.workers.values() if worker.pool == pool]
+        workers = record.present_workers(pool)
         queue = record.capabilities.get(pool)
         shown.add_row(
             pool,

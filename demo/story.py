@@ -22,6 +22,8 @@ from leadsman.wire.tasks import TaskView
 
 BROWSER_TASKS = 20
 LLM_TASKS = 36
+PAGES = 4
+SECONDS_PER_PAGE = 1.5
 _HEARD_SECONDS = 60.0
 _SAMPLE_SECONDS = 0.25
 _WORK_SECONDS = 240.0
@@ -33,7 +35,7 @@ _KILLS = 3
 
 def batch() -> list[TaskSubmit]:
     """Tasks of two capabilities: steps that wait, as a browser's and a model's do."""
-    browser = {"pages": 4, "seconds_per_page": 1.5}
+    browser = {"pages": PAGES, "seconds_per_page": SECONDS_PER_PAGE}
     prompt = {"prompt": "Summarise what was found.", "seconds": 3}
     return [TaskSubmit(capability="browser", payload=browser) for _ in range(BROWSER_TASKS)] + [
         TaskSubmit(capability="llm", payload=prompt) for _ in range(LLM_TASKS)
@@ -61,7 +63,9 @@ class Story:
         self.record.begin()
         results = await self.client.submit_many(tasks)
         ids = [result.id for result in results if result.accepted and result.id]
-        self.screen.tell("batch", "", f"{len(ids)} of {len(tasks)} tasks accepted: 20 browser, 36 llm")
+        self.screen.tell(
+            "batch", "", f"{len(ids)} of {len(tasks)} tasks accepted: {BROWSER_TASKS} browser, {LLM_TASKS} llm"
+        )
         held = await self._kill_a_busy_worker(before, ids)
         await self._until("every task is done", lambda: self._done(before, len(ids)), _WORK_SECONDS)
         self.screen.snapshot(self.record)
@@ -110,12 +114,10 @@ class Story:
     async def _kill_a_busy_worker(self, before: "Totals", ids: list[str]) -> list[str]:
         """SIGKILL a worker in the middle of a task; return the ids of the tasks it held."""
         for _ in range(_KILLS):
-            victim = await self._until("a browser worker is busy", lambda: self._victim(before), _WORK_SECONDS)
+            victim = await self._busy_for_a_while(before, ids)
             if victim is None:
                 return []
-            worker, pod = victim
-            views = await asyncio.gather(*(self.client.get(identifier) for identifier in ids))
-            held = [view.id for view in views if view.state == "leased" and view.worker == worker.id]
+            worker, pod, held = victim
             how = await asyncio.to_thread(kill_container, self.ground, self.images, pod)
             self.screen.tell("kill", pod.pool, f"{pod.name}, which holds {', '.join(held)}: {how}")
             self.told.append(f"Killed {pod.name} in the middle of {', '.join(held)}: {how}.")
@@ -124,13 +126,33 @@ class Story:
                 return held
         return []
 
+    async def _busy_for_a_while(
+        self, before: "Totals", ids: list[str]
+    ) -> tuple[WorkerStats, Pod, list[str]] | None:
+        """Find a browser worker that has been at one task for two pages: its checkpoint is there to go on from."""
+        deadline = time.monotonic() + _WORK_SECONDS
+        while time.monotonic() < deadline:
+            found = await self._until("a browser worker is busy", lambda: self._victim(before), _WORK_SECONDS)
+            if found is None:
+                return None
+            worker, pod = found
+            held = await self._held(worker, ids)
+            await asyncio.sleep(2.2 * SECONDS_PER_PAGE)
+            if held and held == await self._held(worker, ids):
+                return worker, pod, held
+        return None
+
+    async def _held(self, worker: WorkerStats, ids: list[str]) -> list[str]:
+        views = await asyncio.gather(*(self.client.get(identifier) for identifier in ids))
+        return [view.id for view in views if view.state == "leased" and view.worker == worker.id]
+
     def _victim(self, before: "Totals") -> tuple[WorkerStats, Pod] | None:
         """Return a busy browser worker in a running pod, once the fleet has finished something."""
         if Totals.of_queues(self.record.capabilities.values()).completed == before.completed:
             return None
-        for worker in self.record.workers.values():
-            pod = self.record.pods.get(worker.pod_uid)
-            if worker.pool == "browser" and worker.leases and pod and pod.running and not pod.deleting:
+        for worker in self.record.present_workers("browser"):
+            pod = self.record.pods[worker.pod_uid]
+            if worker.leases and pod.running and not pod.deleting:
                 return worker, pod
         return None
 

@@ -77,4 +77,6 @@ async def follow_events(source: AsyncIterator[tuple[str, Any]], record: Record) 
         if event == "DELETED" or about.get("kind") not in {"WorkerPool", "Capability"} or key in shown:
             continue
         shown.add(key)
-        record.tell("event", about["name"], f"{found['reason']}: {found.get('note') or found.get('message', '')}")
+        if record.begun:
+            note = found.get("note") or found.get("message", "")
+            record.tell("event", about["name"], f"{found['reason']}: {note}")
