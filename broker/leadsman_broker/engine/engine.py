@@ -18,7 +18,6 @@ from random import SystemRandom
 import structlog
 
 from leadsman.wire.leases import WorkerState
-from leadsman.wire.tasks import TaskState
 from leadsman_broker.core.commands import Abandon, Command, Enqueue, Lease, Redrive
 from leadsman_broker.core.core import Core, Step
 from leadsman_broker.core.results import Answer, Result
@@ -30,7 +29,7 @@ from leadsman_broker.engine.reads import Reads
 from leadsman_broker.engine.watch import Watches
 from leadsman_broker.engine.writer import Worker
 from leadsman_broker.metrics import EngineMetrics
-from leadsman_broker.store.interface import Delivery, Store, TaskRecord
+from leadsman_broker.store.interface import Delivery, Store, TaskPage, TaskQuery, TaskRecord
 
 _STEP_TASKS = 4000
 """Tasks in one step at most, so that a step holds the loop for tens of milliseconds and not for a second."""
@@ -91,6 +90,7 @@ class Engine:
         self._rand = SystemRandom()
         self._writer = Worker("leadsman-commit")
         self._reader = Worker("leadsman-read")
+        self._lister = Worker("leadsman-list")
         self._queue: deque[_Group | LeaseCall | Abandon] = deque()
         self._wake = asyncio.Event()
         self._calls: dict[int, LeaseCall] = {}
@@ -117,6 +117,7 @@ class Engine:
         """Give up the store. Nothing may be called afterwards."""
         self._writer.stop()
         self._reader.stop()
+        self._lister.stop()
         self._store.close()
 
     # Commands
@@ -163,27 +164,9 @@ class Engine:
             self._reads.dead, namespace, capability, after=after, limit=limit, now=self.clock.now()
         )
 
-    def tasks(
-        self,
-        namespace: str,
-        *,
-        state: TaskState | None,
-        capability: str | None,
-        tenant: str | None,
-        after: int,
-        limit: int,
-    ) -> asyncio.Future[list[TaskRecord]]:
+    def tasks(self, query: TaskQuery) -> asyncio.Future[TaskPage]:
         """Read a page of tasks in order of acceptance."""
-        return self._reader.call(
-            self._store.tasks,
-            namespace,
-            state=state,
-            capability=capability,
-            tenant=tenant,
-            after=after,
-            limit=limit,
-            now=self.clock.now(),
-        )
+        return self._lister.call(self._store.tasks, query, self.clock.now())
 
     # What the operator of the broker sees
 

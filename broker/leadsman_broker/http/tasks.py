@@ -27,7 +27,7 @@ from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, bad_query, json_response
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Parameter, Route
-from leadsman_broker.store.interface import TaskRecord
+from leadsman_broker.store.interface import TaskQuery, TaskRecord
 
 PAGE = 100
 MAX_PAGE = 1000
@@ -136,20 +136,22 @@ class TaskCalls:
     async def list(self, exchange: Exchange) -> Response:
         """List tasks."""
         query = exchange.query(("state", "capability", "tenant", "limit", "cursor"))
-        after, limit = _page(query)
+        after, limit = _bounds(query)
         try:
             state = TaskState(query["state"]) if "state" in query else None
         except ValueError as error:
             raise bad_query("state", f"must be one of {', '.join(TaskState)}") from error
-        records = await self._engine.tasks(
-            exchange.namespace,
-            state=state,
-            capability=query.get("capability"),
-            tenant=query.get("tenant"),
-            after=after,
-            limit=limit + 1,
+        page = await self._engine.tasks(
+            TaskQuery(
+                exchange.namespace,
+                limit,
+                after=after,
+                state=state,
+                capability=query.get("capability"),
+                tenant=query.get("tenant"),
+            )
         )
-        return self._page_of(records, limit)
+        return self._page(page.records, page.next_after)
 
     async def get(self, exchange: Exchange) -> Response:
         """Read one task."""
@@ -182,9 +184,11 @@ class TaskCalls:
 
     async def dead(self, exchange: Exchange) -> Response:
         """List dead tasks."""
-        after, limit = _page(exchange.query(("limit", "cursor")))
+        after, limit = _bounds(exchange.query(("limit", "cursor")))
         records = await self._engine.dead(exchange.namespace, exchange.path["name"], after=after, limit=limit + 1)
-        return self._page_of(records, limit)
+        # One more than asked for, to know whether there is a next page.
+        more = len(records) > limit
+        return self._page(records[:limit], records[limit - 1].live.seq if more else None)
 
     async def redrive(self, exchange: Exchange) -> Response:
         """Redrive dead tasks by id."""
@@ -200,12 +204,10 @@ class TaskCalls:
             raise _unknown_task(task_id)
         return views.task_view(record, self._engine.clock.now())
 
-    def _page_of(self, records: Sequence[TaskRecord], limit: int) -> Response:
-        """Answer with a page; one record more than `limit` was asked for, to know whether there is a next one."""
+    def _page(self, records: Sequence[TaskRecord], next_after: int | None) -> Response:
         now = self._engine.clock.now()
-        items = [views.task_view(record, now) for record in records[:limit]]
-        more = len(records) > limit
-        return json_response(TaskList(items=items, next_cursor=str(records[limit - 1].live.seq) if more else None))
+        items = [views.task_view(record, now) for record in records]
+        return json_response(TaskList(items=items, next_cursor=None if next_after is None else str(next_after)))
 
 
 def _new_task(task: TaskSubmit) -> NewTask:
@@ -226,7 +228,7 @@ def _new_task(task: TaskSubmit) -> NewTask:
     )
 
 
-def _page(query: dict[str, str]) -> tuple[int, int]:
+def _bounds(query: dict[str, str]) -> tuple[int, int]:
     """Return where a page begins and how long it may be."""
     cursor, limit = query.get("cursor", "0"), query.get("limit", str(PAGE))
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):

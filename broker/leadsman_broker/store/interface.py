@@ -43,6 +43,35 @@ class TaskRecord(NamedTuple):
         return TaskState.DELAYED if self.live.standing.due_at > now else TaskState.READY
 
 
+class TaskQuery(NamedTuple):
+    """Which tasks of a namespace to list, in order of acceptance; None: whatever."""
+
+    namespace: str
+    limit: int
+    after: int = 0
+    """Only those with a seq above it."""
+    state: TaskState | None = None
+    capability: str | None = None
+    tenant: str | None = None
+
+    def matches(self, live: LiveRow) -> bool:
+        """Say whether a task fits, but for its state and its place."""
+        return (
+            live.namespace == self.namespace
+            and self.capability in {None, live.capability}
+            and self.tenant in {None, live.tenant}
+        )
+
+
+class TaskPage(NamedTuple):
+    """Tasks without their history, in order of acceptance."""
+
+    records: list[TaskRecord]
+    next_after: int | None
+    """`after` of the next page; None: there is none. A page looks at a bounded number of tasks, so it may be short,
+    or empty, and still have a next one."""
+
+
 class Space(NamedTuple):
     """Room for growth. While `low`, new work is refused and settlements go on."""
 
@@ -77,6 +106,10 @@ class Store(Protocol):
 
     def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
         """Return dead tasks in order of acceptance, those with a seq above `after` (0: from the start)."""
+        ...
+
+    def tasks(self, query: TaskQuery, now: float) -> TaskPage:
+        """Return a page of tasks. May run beside a commit and beside another read."""
         ...
 
     def payload(self, namespace: str, task_id: str) -> bytes | None:

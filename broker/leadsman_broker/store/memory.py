@@ -24,7 +24,7 @@ from leadsman_broker.core.rows import (
     TotalsRow,
 )
 from leadsman_broker.store.errors import StoreFencedError
-from leadsman_broker.store.interface import Delivery, Space, TaskRecord
+from leadsman_broker.store.interface import Delivery, Space, TaskPage, TaskQuery, TaskRecord
 
 
 class _Kept(NamedTuple):
@@ -148,6 +148,25 @@ class MemoryStore:
             and ending.ended.visible_until > now
         ]
         return [self._record(ending.ended.live, ending) for ending in found[:limit]]
+
+    def tasks(self, query: TaskQuery, now: float) -> TaskPage:
+        """Return a page of tasks."""
+        tables = self._tables
+        found: list[TaskRecord] = []
+        for seq in sorted([*tables.live, *tables.ended]):
+            live, ending = tables.live.get(seq), tables.ended.get(seq)
+            row = live if live is not None else ending.ended.live if ending is not None else None
+            if seq <= query.after or row is None or not query.matches(row):
+                continue
+            record = self._record(row, ending if live is None else None)._replace(history=())
+            if record.ended is not None and record.ended.visible_until <= now:
+                continue
+            if query.state is not None and record.state_at(now) is not query.state:
+                continue
+            if len(found) == query.limit:
+                return TaskPage(found, found[-1].live.seq)
+            found.append(record)
+        return TaskPage(found, None)
 
     def payload(self, namespace: str, task_id: str) -> bytes | None:
         """Return the payload of a live or dead task."""

@@ -202,3 +202,43 @@ SELECT seq, number, at, event, epoch, worker, detail FROM history WHERE seq = ? 
 
 -- name: read_payload
 SELECT payload FROM payloads WHERE seq = ?
+
+-- name: next_task
+SELECT min(seq) FROM (
+    SELECT min(seq) AS seq FROM live WHERE seq > ?1 UNION ALL SELECT min(seq) FROM ended WHERE seq > ?1
+)
+
+-- name: list_live
+SELECT
+    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    name, idempotency_key, traceparent
+FROM live
+WHERE seq BETWEEN ?1 AND ?2
+    AND queue IN (SELECT value FROM json_each(?3))
+    AND (?4 IS NULL OR tenant = ?4)
+    AND CASE ?5
+        WHEN 'leased' THEN lease_pod IS NOT NULL
+        WHEN 'ready' THEN lease_pod IS NULL AND due_at <= ?6
+        WHEN 'delayed' THEN lease_pod IS NULL AND due_at > ?6
+        ELSE ?5 IS NULL
+    END
+ORDER BY seq LIMIT ?7
+
+-- name: list_ended
+SELECT
+    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    state, ended_at, visible_until, purge_at, late,
+    name, idempotency_key, traceparent, reason, error_type, error_message, result
+FROM ended
+WHERE seq BETWEEN ?1 AND ?2
+    AND queue IN (SELECT value FROM json_each(?3))
+    AND (?4 IS NULL OR tenant = ?4)
+    AND (?5 IS NULL OR state = ?5)
+    AND visible_until > ?6
+ORDER BY seq LIMIT ?7

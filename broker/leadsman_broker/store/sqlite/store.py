@@ -6,8 +6,9 @@ import apsw
 
 from leadsman_broker.core.rows import Changes, Loaded, Needs, Stored
 from leadsman_broker.store.errors import StoreError, StoreFencedError, StoreFullError
-from leadsman_broker.store.interface import Delivery, Space, TaskRecord
+from leadsman_broker.store.interface import Delivery, Space, TaskPage, TaskQuery, TaskRecord
 from leadsman_broker.store.sqlite import writing
+from leadsman_broker.store.sqlite.listing import Lister
 from leadsman_broker.store.sqlite.lock import FolderLock
 from leadsman_broker.store.sqlite.opening import open_reader, open_writer, take_over
 from leadsman_broker.store.sqlite.reading import Reader
@@ -20,8 +21,8 @@ FILE_NAME = "leadsman.db"
 class SqliteStore:
     """Implements `store.interface.Store` on a local disk or block volume, for one process at a time.
 
-    The writer's connection serves `commit` alone, the reader's everything else, so that a commit on a thread of its
-    own and reads on another do not meet.
+    The writer's connection serves `commit` alone, the lister's `tasks`, the reader's everything else, so that a
+    commit on a thread of its own and reads on another do not meet, and no listing makes a worker wait.
     """
 
     def __init__(self, folder: Path, *, reserve_bytes: int = RESERVE_BYTES) -> None:
@@ -38,6 +39,8 @@ class SqliteStore:
                 self._reading = open_reader(folder / FILE_NAME)
                 self._ids = writing.QueueIds(self._writer)
                 self._reader = Reader(self._reading, self._ids.by_id)
+                self._listing = open_reader(folder / FILE_NAME)
+                self._lister = Lister(self._listing, self._ids.by_id)
                 self._page_size: int = self._writer.pragma("page_size")
             except BaseException:
                 self._writer.close()
@@ -74,6 +77,10 @@ class SqliteStore:
         queue = self._ids.by_key.get((namespace, capability))
         return self._reader.dead(queue, after=after, limit=limit, now=now) if queue is not None else []
 
+    def tasks(self, query: TaskQuery, now: float) -> TaskPage:
+        """Return a page of tasks."""
+        return self._lister.tasks(query, now)
+
     def payload(self, namespace: str, task_id: str) -> bytes | None:
         """Return the payload of a live or dead task."""
         return self._reader.payload(namespace, task_id)
@@ -105,6 +112,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Give up the file and its lock; the log is copied back on the way."""
+        self._listing.close()
         self._reading.close()
         self._writer.close()
         self._lock.release()

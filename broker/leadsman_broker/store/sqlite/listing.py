@@ -1,0 +1,77 @@
+"""Lists of tasks, on a connection and in portions of their own."""
+
+import json
+from heapq import merge
+from typing import Any
+
+import apsw
+
+from leadsman_broker.store.interface import TaskPage, TaskQuery, TaskRecord
+from leadsman_broker.store.sqlite import encoding
+from leadsman_broker.store.sqlite.encoding import ENDED_COLUMNS, LIVE_COLUMNS, Queues
+from leadsman_broker.store.sqlite.statements import SQL
+
+PORTION = 2_000
+"""Tasks looked at in one read transaction: short, so that the log can be copied back in between."""
+
+PORTIONS = 10
+"""Portions of one page at most: a filter that hardly any of a million tasks passes costs many small calls."""
+
+
+class Lister:
+    """Reads pages; `queues` is the writer's map and grows while it commits."""
+
+    def __init__(self, db: apsw.Connection, queues: Queues) -> None:
+        self._db = db
+        self._queues = queues
+
+    def tasks(self, query: TaskQuery, now: float) -> TaskPage:
+        """Return a page of tasks, live and ended ones merged in order of acceptance."""
+        queues = json.dumps(
+            [
+                queue
+                for queue, (namespace, capability) in list(self._queues.items())
+                if namespace == query.namespace and query.capability in {None, capability}
+            ]
+        )
+        found: list[TaskRecord] = []
+        after = query.after
+        for _ in range(PORTIONS):
+            first = self._next(after)
+            if first is None:
+                return TaskPage(found, None)
+            last = first + PORTION - 1
+            wanted = query.limit - len(found)
+            found += self._portion(query, (first, last, queues, query.tenant, query.state, now, wanted))
+            if len(found) >= query.limit:
+                del found[query.limit :]
+                after = found[-1].live.seq
+                break
+            after = last
+        return TaskPage(found, after if self._next(after) is not None else None)
+
+    def _next(self, after: int) -> int | None:
+        row: Any = self._db.execute(SQL["next_task"], (after,)).fetchone()
+        found: int | None = row[0]
+        return found
+
+    def _portion(self, query: TaskQuery, values: tuple[Any, ...]) -> list[TaskRecord]:
+        """Read both tables at one moment, so that a task that ends meanwhile is in exactly one of them."""
+        self._db.execute("BEGIN")
+        try:
+            live = self._db.execute(SQL["list_live"], values).fetchall()
+            ended = self._db.execute(SQL["list_ended"], values).fetchall()
+        finally:
+            self._db.execute("COMMIT")
+        records = (self._live(row) for row in live), (self._ended(row) for row in ended)
+        return list(merge(*records, key=lambda record: record.live.seq))
+
+    def _live(self, row: tuple[Any, ...]) -> TaskRecord:
+        name, key, traceparent = row[LIVE_COLUMNS:]
+        live = encoding.live_row(row, self._queues)
+        return TaskRecord(live, name, key, traceparent, None, None, None, None, None, ())
+
+    def _ended(self, row: tuple[Any, ...]) -> TaskRecord:
+        ended = encoding.ended_row(row, self._queues)
+        name, key, traceparent, reason, error_type, error_message, result = row[ENDED_COLUMNS:]
+        return TaskRecord(ended.live, name, key, traceparent, ended, reason, error_type, error_message, result, ())
