@@ -63,6 +63,7 @@ class Application:
         self._stack = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
+        self._heard = asyncio.Event()
         self._failed: BaseException | None = None
         self._synced = False
         self._pulse_at = 0.0
@@ -290,9 +291,9 @@ class Application:
         loop = asyncio.get_running_loop()
         self._controller.lead(loop.time())
         self._capabilities.lead()
-        end = loop.time() + _FIRST_SIGNAL_SECONDS
-        while not self._state.fresh(loop.time()) and loop.time() < end:
-            await asyncio.sleep(0.05)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_SIGNAL_SECONDS):
+                await self._heard.wait()
         self._pools.start()
         self._namespaces.start()
         self._feed.everything()
@@ -300,6 +301,7 @@ class Application:
             self._namespaces.add(namespace)
 
     def _broker_changed(self, change: Changed) -> None:
+        self._heard.set()
         if self._synced:
             self._feed.broker(change, self._state)
 
@@ -320,7 +322,7 @@ class Application:
             await asyncio.sleep(_CHECK_SECONDS * random.uniform(0.75, 1.25))  # noqa: S311 - spreads load
 
     async def _pulse(self) -> None:
-        """Shows that the loop turns, and wakes the pools when the signal is lost or comes back."""
+        """Show that the loop turns, and wake the pools when the signal is lost or comes back."""
         loop = asyncio.get_running_loop()
         fresh = False
         while True:
@@ -337,7 +339,7 @@ class Application:
     def _measure(self) -> None:
         age = self._state.age_seconds(asyncio.get_running_loop().time())
         self._metrics.signal_age.set(float("inf") if age is None else age)
-        self._metrics.pools.set(len(self._index.keys()))
+        self._metrics.pools.set(len(self._index.all_keys()))
         self._metrics.queue_depth.set(self._pools.depth)
 
     def _not_live(self) -> str | None:

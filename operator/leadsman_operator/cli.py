@@ -30,7 +30,7 @@ def _leadsman_operator() -> None:
 
 
 @application.command()
-def run(
+def run(  # noqa: PLR0917 - typer makes the flags from them
     broker_url: Annotated[
         str, typer.Option(envvar="LEADSMAN_BROKER_URL", help="Where the operator reaches the broker.")
     ],

@@ -38,7 +38,7 @@ class Feed:
         self._forget_capability = forget_capability
 
     def event(self, kind: Kind, event_type: str | None, obj: Object) -> None:
-        """A watch showed an object: added, modified, deleted, or (None) listed."""
+        """Take what a watch showed: an object added, modified, deleted, or (None) listed."""
         if event_type == "DELETED":
             if self._cache.remove(kind, obj):
                 self.changed(kind, obj)
@@ -51,7 +51,7 @@ class Feed:
             self.changed(kind, obj)
 
     def changed(self, kind: Kind, obj: Object) -> None:
-        """The cache's copy of this object is new, or it is gone."""
+        """Queue whom an object concerns whose copy in the cache is new, or that is gone."""
         namespace, name = key_of(obj)
         match kind:
             case Kind.WORKER_POOL:
@@ -70,10 +70,10 @@ class Feed:
                     self._pools.add((namespace, label))
 
     def broker(self, change: Changed, state: BrokerState) -> None:
-        """The broker's numbers changed."""
+        """Queue whom a change of the broker's numbers concerns."""
         now = asyncio.get_running_loop().time()
         if change.everything:
-            for key in self._index.keys():
+            for key in self._index.all_keys():
                 self._pools.add(key)
             for namespace in {name[0] for name in state.capabilities} | self._capability_namespaces():
                 self._namespaces.add(namespace)
@@ -87,7 +87,7 @@ class Feed:
 
     def everything(self) -> None:
         """Look at all of it again."""
-        for key in self._index.keys():
+        for key in self._index.all_keys():
             self._pools.add(key)
         for namespace in self._capability_namespaces():
             self._namespaces.add(namespace)

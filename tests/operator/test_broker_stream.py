@@ -1,5 +1,7 @@
 """The broker's stream: events out of bytes, and one state out of events."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,9 +58,7 @@ EVENTS = [
 def test_events_come_out_whole_wherever_the_bytes_are_cut(cuts):
     parser = EventParser()
     edges = [0, *sorted(cuts), len(STREAM)]
-    found = [
-        event for begin, end in zip(edges, edges[1:], strict=False) for event in parser.feed(STREAM[begin:end])
-    ]
+    found = [event for begin, end in itertools.pairwise(edges) for event in parser.feed(STREAM[begin:end])]
     assert found == EVENTS
 
 

@@ -1,6 +1,7 @@
 """The work queue: one look at a time per key, and no key waits for another's trouble."""
 
 import asyncio
+import itertools
 import random
 from collections import defaultdict
 
@@ -80,7 +81,7 @@ def test_a_failing_key_is_tried_again_after_growing_pauses_with_jitter(virtual_t
     virtual_time.run(scenario())
     times = looks.at["bad"]
     assert len(times) == 13
-    pauses = [after - before for before, after in zip(times, times[1:], strict=False)]
+    pauses = [after - before for before, after in itertools.pairwise(times)]
     for tries, pause in enumerate(pauses):
         least = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**tries)
         assert least - 1e-6 <= pause <= least * (1 + JITTER) + 1e-6

@@ -9,8 +9,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from leadsman_operator.kube.ownership import replicas_managers
-from leadsman_operator.kube.resources import POOL_LABEL, WATCHED, Kind
+from leadsman_operator.kube.ownership import replicas_held_by_template, replicas_managers
+from leadsman_operator.kube.resources import FIELD_MANAGER, POOL_LABEL, WATCHED, Kind
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -18,6 +18,8 @@ Key = tuple[str, str]
 
 REPLICAS_MANAGERS = "replicasManagers"
 """In the metadata of a cached Deployment, in place of its managed fields: who writes its replicas."""
+REPLICAS_IN_TEMPLATE = "replicasInTemplate"
+"""Likewise: whether we own the replicas by our apply of the template, as after a creation that was cut short."""
 
 _TOMBSTONES = 20_000
 """UIDs of deleted objects that are remembered, so that a list begun before the deletion cannot bring them back."""
@@ -63,8 +65,8 @@ class Cache:
     def prune(self, kind: Kind, namespace: str | None, listed: Iterable[str], version: int) -> list[Object]:
         """Forget what a full list no longer has; return it.
 
-        `listed` are the UIDs in the list and `version` the list's resource version: an object that is newer than the
-        list may have been made after it.
+        `listed` are the UIDs in the list and `version` the list's resource version: an object that is newer than
+        the list may have been made after it.
         """
         present = set(listed)
         missing = [
@@ -134,6 +136,7 @@ def _slim(kind: Kind, obj: Object) -> Object:
     meta = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
     if kind is Kind.DEPLOYMENT and "managedFields" in obj["metadata"]:
         meta[REPLICAS_MANAGERS] = replicas_managers(obj)
+        meta[REPLICAS_IN_TEMPLATE] = replicas_held_by_template(obj, FIELD_MANAGER)
     annotations = meta.get("annotations")
     if annotations and "kubectl.kubernetes.io/last-applied-configuration" in annotations:
         meta["annotations"] = {

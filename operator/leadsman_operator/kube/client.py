@@ -17,11 +17,9 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from leadsman_operator.kube.connection import authorization, load_configuration
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.resources import Kind
+from leadsman_operator.kube.resources import FIELD_MANAGER, Kind
 
 Object = dict[str, Any]
-
-FIELD_MANAGER = "leadsman-operator"
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -115,15 +113,17 @@ class KubeClient:
         query: Mapping[str, str] | None = None,
         timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> Object:
-        arguments = (method, path, body, content_type, query or {}, timeout_seconds)
+        url = self.configuration.host.rstrip("/") + path
+        if query:
+            url = f"{url}?{urlencode(query)}"
         try:
-            return await self._once(*arguments)
+            return await self._once(method, url, body, content_type, timeout_seconds)
         except ApiError as error:
             if error.status != 401:
                 raise
         # A token of an exec plugin or an identity provider ran out: read the credentials again, once.
         await self._renew()
-        return await self._once(*arguments)
+        return await self._once(method, url, body, content_type, timeout_seconds)
 
     async def _renew(self) -> None:
         old = self._rest
@@ -132,17 +132,8 @@ class KubeClient:
         await old.close()
 
     async def _once(
-        self,
-        method: str,
-        path: str,
-        body: Object | None,
-        content_type: str,
-        query: Mapping[str, str],
-        timeout_seconds: float,
+        self, method: str, url: str, body: Object | None, content_type: str, timeout_seconds: float
     ) -> Object:
-        url = self.configuration.host.rstrip("/") + path
-        if query:
-            url = f"{url}?{urlencode(query)}"
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": _USER_AGENT}
         token = await authorization(self.configuration)
         if token is not None:
@@ -154,12 +145,12 @@ class KubeClient:
                 )
                 raw = await reply.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnreachableError(f"{method} {path}: {error or type(error).__name__}") from error
+            raise UnreachableError(f"{method} {url}: {error or type(error).__name__}") from error
         found = _decode(raw)
         if reply.status >= 400:
             raise ApiError.from_body(reply.status, str(reply.reason), found)
         if not isinstance(found, dict):
-            raise UnreachableError(f"{method} {path}: the answer is not a JSON object")
+            raise UnreachableError(f"{method} {url}: the answer is not a JSON object")
         return found
 
 

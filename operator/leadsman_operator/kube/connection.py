@@ -1,4 +1,4 @@
-"""How to reach the API server: a kubeconfig named by the caller, the pod's own account, or the user's kubeconfig."""
+"""How to reach the API server: a kubeconfig that was named, the pod's own account, or the user's kubeconfig."""
 
 import datetime as dt
 import os
@@ -22,17 +22,17 @@ class NoCredentialsError(Exception):
 async def load_configuration() -> Configuration:
     """Read the credentials anew.
 
-    `KUBECONFIG` wins over the pod's service account, which wins over the user's own kubeconfig: an operator in a pod
-    never follows a file that happens to lie in its image. Raises NoCredentialsError with what was looked for.
+    `KUBECONFIG` wins over the pod's service account, which wins over the user's own kubeconfig: an operator in a
+    pod never follows a file that happens to lie in its image. Raises NoCredentialsError with what was looked for.
     """
     configuration = Configuration()
     named = os.environ.get("KUBECONFIG")
     try:
-        if not named and os.environ.get(SERVICE_HOST_ENV_NAME) and Path(SERVICE_TOKEN_FILENAME).exists():
+        if not named and _in_pod():
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             await config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=named or str(Path(_USER_KUBECONFIG).expanduser()),
+                config_file=named or os.path.expanduser(_USER_KUBECONFIG),  # noqa: ASYNC240, PTH111 - reads only $HOME
                 client_configuration=configuration,
                 persist_config=False,
             )
@@ -40,6 +40,10 @@ async def load_configuration() -> Configuration:
         looked = named or f"a pod's service account and {_USER_KUBECONFIG}"
         raise NoCredentialsError(f"no credentials for an API server; looked at {looked}: {error}") from error
     return configuration
+
+
+def _in_pod() -> bool:
+    return bool(os.environ.get(SERVICE_HOST_ENV_NAME)) and Path(SERVICE_TOKEN_FILENAME).exists()
 
 
 async def authorization(configuration: Configuration) -> str | None:

@@ -1,7 +1,8 @@
 """The Deployment of a pool, made from its spec: the user's pod template and what the operator puts into it.
 
-What is put in is a pinned list. Everything here ends up in the pod template, and any change of the template restarts
-every worker of every pool; so nothing may depend on the operator's version, and a golden test holds the whole result.
+What is put in is a pinned list. Everything here ends up in the pod template, and any change of the template
+restarts every worker of every pool; so nothing may depend on the operator's version, and a golden test holds the
+whole result.
 """
 
 import copy
@@ -11,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leadsman_operator.kube.client import FIELD_MANAGER
-from leadsman_operator.kube.resources import POOL_LABEL
+from leadsman_operator.kube.resources import FIELD_MANAGER, POOL_LABEL
 
 Object = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Annotations on pods: who goes first, and who must not be disturbed. Paced, and by UID, so that no namesake is hit."""
+"""Annotations on pods: who goes first, and who must not be disturbed. By UID, so that no namesake is hit."""
 
 import asyncio
 from collections.abc import Mapping

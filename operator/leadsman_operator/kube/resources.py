@@ -2,6 +2,9 @@
 
 from enum import Enum
 
+FIELD_MANAGER = "leadsman-operator"
+"""The name our writes carry in managed fields."""
+
 
 class Kind(Enum):
     """One kind: its API group and version, and its plural name."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError
-from leadsman_operator.kube.resources import Kind
+from leadsman_operator.kube.resources import FIELD_MANAGER, Kind
 
 Object = dict[str, Any]
 
@@ -48,7 +48,10 @@ async def write_replicas(
     except ApiError as error:
         if not error.conflict:
             raise
-        managers = error.other_managers
-        if managers:
-            raise OtherWriterError(sorted(set(managers))) from error
-        raise ChangedError(error.message) from error
+        managers = set(error.other_managers)
+        if not managers:
+            raise ChangedError(error.message) from error
+        if managers != {FIELD_MANAGER}:
+            raise OtherWriterError(sorted(managers - {FIELD_MANAGER})) from error
+    # The field is ours, but by our apply of the whole Deployment: its creation was cut short half-way.
+    return await client.apply(Kind.DEPLOYMENT, namespace, deployment, body, subresource="scale", force=True)

@@ -28,7 +28,7 @@ _PACE_SECONDS = 0.25
 
 
 class Actor:
-    """Writes what a look decided. Every method returns in how many seconds the pool wants another look by itself."""
+    """Writes what a look decided; methods return in how many seconds the pool wants another look by itself."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Actor:
         if growing:
             agains.append(await self._grow(look, look.around.deployment))
         if plan is Plan.APPLY:
-            await self._apply(look)
+            await self._apply(look, look.around.deployment)
         agains.append(await self._mark(look))
         return min((again for again in agains if again is not None), default=None)
 
@@ -83,10 +83,10 @@ class Actor:
             self._events.record(pool.obj, EventReason.DEPLOYMENT_CREATED, note, action="Create")
         return None
 
-    async def _apply(self, look: Look) -> None:
+    async def _apply(self, look: Look, found: Object) -> None:
         pool = look.pool
         if look.standing.desired is not None and await self._workloads.apply(
-            pool, look.record, look.standing.desired
+            pool, look.record, found, look.standing.desired
         ):
             note = f"template of Deployment {pool.name} applied"
             self._events.record(pool.obj, EventReason.DEPLOYMENT_UPDATED, note, action="Apply")

@@ -93,7 +93,7 @@ class CapabilityController:
         self._refusals: dict[str, str] = {}
 
     def lead(self) -> None:
-        """This process begins to lead: tell the broker everything again."""
+        """Begin to lead: tell the broker everything again."""
         self._pushed.clear()
         self._told.clear()
 

@@ -61,7 +61,7 @@ def invalid(message: str) -> tuple[Verdict, ...]:
 
 
 def ready(found: Found) -> Verdict:
-    """Spec accepted, Deployment applied, signal known; also at 0 replicas."""
+    """Say whether spec is accepted, Deployment applied and signal known; also at 0 replicas."""
     reason, message = _unready(found)
     if reason is not None:
         return Verdict(ConditionType.READY, FALSE, reason, message)
@@ -69,7 +69,7 @@ def ready(found: Found) -> Verdict:
 
 
 def signal_healthy(found: Found) -> Verdict:
-    """The broker's numbers are fresh and make sense."""
+    """Say whether the broker's numbers are fresh and make sense."""
     signal = found.observation.signal
     if found.decision.signal_healthy:
         return Verdict(ConditionType.SIGNAL_HEALTHY, TRUE, Reason.AS_EXPECTED, "the broker's numbers are fresh")
@@ -83,7 +83,7 @@ def signal_healthy(found: Found) -> Verdict:
 
 
 def scaling_active(found: Found) -> Verdict:
-    """Decisions are carried out."""
+    """Say whether decisions are carried out."""
     kind = ConditionType.SCALING_ACTIVE
     if found.spec.mode is ScalingMode.PAUSED:
         return Verdict(kind, FALSE, Reason.POOL_PAUSED, "scaling.mode is Paused: nothing is done")
@@ -102,7 +102,7 @@ def scaling_active(found: Found) -> Verdict:
 
 
 def scaling_limited(found: Found) -> Verdict:
-    """A bound keeps the fleet from the size the work asks for, or its pods cannot run."""
+    """Say whether a bound keeps the fleet from the size the work asks for, or its pods cannot run."""
     kind = ConditionType.SCALING_LIMITED
     if found.replica_failure is not None:
         reason = Reason.QUOTA_EXCEEDED if found.observation.quota_exceeded else Reason.WORKERS_FAILING
@@ -121,7 +121,7 @@ def scaling_limited(found: Found) -> Verdict:
 
 
 def conflict(found: Found) -> Verdict:
-    """Somebody else writes the replicas."""
+    """Say whether somebody else writes the replicas."""
     kind = ConditionType.CONFLICT
     if found.observation.conflict or (found.problem is not None and found.problem.reason is Reason.CONFLICT):
         return Verdict(kind, TRUE, Reason.CONFLICT, _conflict_text(found))
@@ -144,8 +144,8 @@ def _unready(found: Found) -> tuple[Reason | None, str]:
         return Reason.UNKNOWN_CAPABILITY, f"there is no Capability {names} in this namespace; create it first"
     if not found.pods_labelled:
         text = (
-            f"pods of Deployment {found.deployment} cannot be found: add the label leadsman.dev/pool: {found.spec.name}"
-            " to its pod template; until then no worker is taken away"
+            f"pods of Deployment {found.deployment} cannot be found: add the label"
+            f" leadsman.dev/pool: {found.spec.name} to its pod template; until then no worker is taken away"
         )
         return Reason.PODS_NOT_LABELLED, text
     if found.observation.signal is None:

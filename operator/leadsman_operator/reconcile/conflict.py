@@ -1,7 +1,7 @@
 """Somebody else writes the replicas: hold, take the field back once after five quiet minutes, then stop.
 
-A person who scales by hand gets five minutes and is then corrected; a program that writes again wins until the pool's
-spec is changed, because two controllers that overwrite each other are worse than either alone.
+A person who scales by hand gets five minutes and is then corrected; a program that writes again wins until the
+pool's spec is changed, because two controllers that overwrite each other are worse than either alone.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Contention:
         return self.other is not None
 
     def notice(self, managers: list[str], replicas: int, generation: int, now: float) -> bool:
-        """Another manager owns the field; True when that is news."""
+        """Note that another manager owns the field; True when that is news."""
         known = self.other
         names = tuple(sorted(set(managers)))
         if known is not None and (known.managers, known.replicas) == (names, replicas):
@@ -44,12 +44,12 @@ class Contention:
         return known is None or known.managers != names
 
     def clear(self) -> bool:
-        """The field is ours alone; True when that is news."""
+        """Forget the other writer, the field being ours alone; True when that is news."""
         was, self.other = self.other, None
         return was is not None
 
     def renew(self, generation: int) -> bool:
-        """The pool's spec changed: what was learnt of other writers is to be tried again. True when it was."""
+        """After a change of the spec, forget what was learnt of other writers; True when there was one."""
         if self.took_back_at is not None and self.took_back_at != generation:
             self.took_back_at = None
         if self.other is not None and self.other.generation != generation:

@@ -26,7 +26,7 @@ class MarkChange:
 def mark_changes(
     observation: PoolObservation, pods: tuple[Object, ...], idle_seconds: float
 ) -> Iterator[MarkChange]:
-    """Give the pods to mark as busy, then those to unmark. `idle_seconds`: how long a mark outlives the last task."""
+    """Give the pods to mark as busy, then those to unmark; a mark outlives the last task by `idle_seconds`."""
     leases: dict[str, int] = {}
     idle: dict[str, float] = {}
     fenced: set[str] = set()

@@ -6,10 +6,9 @@ from typing import Any
 
 from leadsman_operator.broker.state import BrokerState
 from leadsman_operator.kube.cache import REPLICAS_MANAGERS, Cache
-from leadsman_operator.kube.client import FIELD_MANAGER
 from leadsman_operator.kube.ownership import controller_uid
 from leadsman_operator.kube.pods import DELETION_COST
-from leadsman_operator.kube.resources import POOL_LABEL, Kind
+from leadsman_operator.kube.resources import FIELD_MANAGER, POOL_LABEL, Kind
 from leadsman_operator.reconcile.pools import Pool
 from leadsman_operator.reconcile.record import PoolRecord
 from leadsman_operator.reconcile.startup import PodBirths

@@ -104,7 +104,7 @@ class PoolIndex:
         """Return what is wrong with a spec that cannot be read."""
         return self._problems.get(key)
 
-    def keys(self) -> list[Key]:
+    def all_keys(self) -> list[Key]:
         """Every pool, readable or not."""
         return [*self._pools, *self._problems]
 

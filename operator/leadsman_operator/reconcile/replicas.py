@@ -5,10 +5,10 @@ from typing import Any, Protocol
 
 import structlog
 
-from leadsman_operator.kube.cache import REPLICAS_MANAGERS, Cache
-from leadsman_operator.kube.client import FIELD_MANAGER, KubeClient
+from leadsman_operator.kube.cache import REPLICAS_IN_TEMPLATE, REPLICAS_MANAGERS, Cache
+from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.resources import Kind
+from leadsman_operator.kube.resources import FIELD_MANAGER, Kind
 from leadsman_operator.kube.scale import ChangedError, OtherWriterError, write_replicas
 from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.pools import Pool
@@ -128,6 +128,7 @@ class ReplicaWriter:
             "resourceVersion": version,
             "generation": int(known["metadata"].get("generation") or 0) + (1 if changed else 0),
             REPLICAS_MANAGERS: [FIELD_MANAGER],
+            REPLICAS_IN_TEMPLATE: False,
         }
         self._cache.put(
             Kind.DEPLOYMENT, {**known, "metadata": meta, "spec": {**known["spec"], "replicas": replicas}}

@@ -62,7 +62,7 @@ class Reporter:
             record.announced[str(condition.get("type"))] = f"{condition.get('status')} {condition.get('reason')}"
 
     async def status(self, obj: Object, record: PoolRecord, after: Object) -> float | None:
-        """Write the status if it is worth it; return in how many seconds it will be, None when it says nothing new."""
+        """Write the status if it is worth it; return in how many seconds it will be, None when nothing is new."""
         loop = asyncio.get_running_loop()
         memory = record.status
         before = memory.written if memory.written is not None else obj.get("status") or {}

@@ -23,13 +23,13 @@ class PodBirths:
         self._seen: OrderedDict[str, float] = OrderedDict()
 
     def born(self, uid: str, now: float) -> None:
-        """A watch showed a new pod."""
+        """Note that a watch showed a new pod."""
         self._seen.setdefault(uid, now)
         while len(self._seen) > _WATCHED:
             self._seen.popitem(last=False)
 
     def gone(self, uid: str) -> None:
-        """The pod was deleted."""
+        """Note that the pod was deleted."""
         self._seen.pop(uid, None)
 
     def started(self, uid: str, now: float) -> float | None:

@@ -1,8 +1,8 @@
 """What a pool's status says, and when it is worth a write.
 
-A change of the decision or of a condition is written at once. Counts that follow the fleet wait a little, and figures
-that only follow the load are rounded and wait a minute, so that a busy pool costs etcd a write a minute and an idle
-one none.
+A change of the decision or of a condition is written at once. Counts that follow the fleet wait a little, and
+figures that only follow the load are rounded and wait a minute, so that a busy pool costs etcd a write a minute and
+an idle one none.
 """
 
 import datetime as dt

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from leadsman.reasons import Reason
-from leadsman_operator.kube.cache import Cache
+from leadsman_operator.kube.cache import REPLICAS_IN_TEMPLATE, Cache
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.manifest import (
@@ -102,8 +102,8 @@ class Workloads:
                 )
             return _problem(
                 Reason.FOREIGN_DEPLOYMENT,
-                f"Deployment {pool.name} exists and was not made for this pool; it is left alone. Delete it, give the"
-                " pool another name, or scale it with deploymentRef",
+                f"Deployment {pool.name} exists and was not made for this pool; it is left alone. Delete it, give"
+                " the pool another name, or scale it with deploymentRef",
             )
         if "deletionTimestamp" in found["metadata"]:
             return _problem(Reason.DEPLOYMENT_NOT_FOUND, f"Deployment {pool.name} is being deleted", transient=True)
@@ -117,7 +117,7 @@ class Workloads:
         """Make the Deployment with its first number of replicas; False when the server refused it.
 
         The number is applied a second time to `/scale` at once, so that it is owned there when later applies of the
-        template leave it out; an apply that gives a field up resets it to its default, one replica.
+        template leave it out: an apply that gives a field up resets it to its default, one replica.
         """
         self._leadership.check()
         try:
@@ -132,12 +132,16 @@ class Workloads:
         made = await self._send(pool, record, with_replicas(desired, replicas))
         if made is None:
             return False
-        await write_replicas(self._client, pool.namespace, pool.name, replicas)
+        # By force, against ourselves: an apply of 0 to the scale of what was applied with 0 counts as a change.
+        await write_replicas(self._client, pool.namespace, pool.name, replicas, force=True)
         return True
 
-    async def apply(self, pool: Pool, record: PoolRecord, desired: Object) -> bool:
+    async def apply(self, pool: Pool, record: PoolRecord, found: Object, desired: Object) -> bool:
         """Apply the template without replicas; False when the server refused it."""
         self._leadership.check()
+        if found["metadata"].get(REPLICAS_IN_TEMPLATE):
+            replicas = int(found["spec"].get("replicas") or 0)
+            await write_replicas(self._client, pool.namespace, pool.name, replicas, force=True)
         return await self._send(pool, record, desired) is not None
 
     async def _send(self, pool: Pool, record: PoolRecord, body: Object) -> Object | None:
