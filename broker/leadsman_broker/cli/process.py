@@ -11,7 +11,6 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from random import SystemRandom
 
 import structlog
@@ -117,7 +116,7 @@ class Process:
     @contextlib.asynccontextmanager
     async def _running(self, capabilities: Capabilities) -> AsyncIterator[Engine]:
         """Open the store, load the core, and keep the engine running while the context lasts."""
-        store = await asyncio.to_thread(_open_store, self._settings.data)
+        store = await asyncio.to_thread(_open_store, self._settings)
         try:
             engine = await self._load(store)
         except BaseException:
@@ -198,13 +197,13 @@ async def _serving(app: object, listener: socket.socket) -> AsyncIterator[None]:
         await task
 
 
-def _open_store(data: Path | None) -> Store:
-    if data is None:
+def _open_store(settings: Settings) -> Store:
+    if settings.data is None:
         return MemoryStore()
     try:
-        return SqliteStore(data)
+        return SqliteStore(settings.data, reserve_bytes=settings.min_free_bytes)
     except OSError as error:
-        raise SettingsError(f"cannot use the data folder {data}: {error.strerror}") from error
+        raise SettingsError(f"cannot use the data folder {settings.data}: {error.strerror}") from error
 
 
 async def _configure(engine: Engine, capabilities: Capabilities) -> None:

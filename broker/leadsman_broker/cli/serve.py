@@ -17,6 +17,7 @@ from leadsman_broker.cli.settings import AuthMode, Settings, SettingsError
 from leadsman_broker.http.api import MAX_BODY_BYTES
 from leadsman_broker.http.server import BindError
 from leadsman_broker.store.errors import StoreError
+from leadsman_broker.store.sqlite.space import RESERVE_BYTES
 
 _CANNOT_START = (SettingsError, TokensFileError, NotInClusterError, BindError, StoreError)
 
@@ -99,6 +100,14 @@ def serve(
             help="Capabilities by namespace (YAML or JSON), for use without an operator.",
         ),
     ] = None,
+    min_free_bytes: Annotated[
+        int,
+        typer.Option(
+            envvar=_env("MIN_FREE_BYTES"),
+            min=65_536,
+            help="Room kept for finishing accepted work: with less on the disk, new work is refused (507).",
+        ),
+    ] = RESERVE_BYTES,
     max_body_bytes: Annotated[
         int, typer.Option(envvar=_env("MAX_BODY_BYTES"), min=65_536, max=268_435_456, help="Largest request body.")
     ] = MAX_BODY_BYTES,
@@ -127,6 +136,7 @@ def serve(
         kube_token_file=kube_token_file,
         kube_ca_file=kube_ca_file,
         capabilities_file=capabilities_file,
+        min_free_bytes=min_free_bytes,
         max_body_bytes=max_body_bytes,
         log_level=log_level.value,
     )

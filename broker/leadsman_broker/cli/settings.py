@@ -37,6 +37,7 @@ class Settings:
     kube_token_file: Path | None
     kube_ca_file: Path | None
     capabilities_file: Path | None
+    min_free_bytes: int
     max_body_bytes: int
     log_level: str
 
