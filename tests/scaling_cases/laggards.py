@@ -1,9 +1,9 @@
 """A cluster in which everybody is late: the ReplicaSet controller, the kubelet, the caches, the replies.
 
 One ordered log of pod changes stands for the API server's watch; the controller and the operator read it from
-positions of their own, and the controller is never further behind than `SETTLE_SECONDS`. It deletes what its cache
-ranks lowest, as the real one does: not ready before ready, then the lower deletion cost, then any. Which of the
-many things that could happen next does happen is drawn from the caller's random numbers: a seed is a schedule.
+positions of their own, and neither is ever further behind than `SETTLE_SECONDS`. The controller deletes what its
+cache ranks lowest, as the real one does: not ready before ready, then the lower deletion cost, then any. What
+happens next, of the many things that could, is drawn from the caller's random numbers: a seed is a schedule.
 """
 
 from bisect import bisect_right
@@ -153,7 +153,7 @@ class World:
         return [pod for pod in self.pods.values() if not pod.terminating]
 
     def _tick(self) -> None:
-        """Time passes, and whatever is older than the controller may lag has reached it."""
+        """Time passes, and whatever is older than a cache may lag has reached it and been acted on."""
         self.now += self.random.choice((0.05, 0.3, 2.0))
         due = bisect_right(self.logged_at, self.now - SETTLE_SECONDS)
         if due > self.controller.position:
@@ -161,6 +161,9 @@ class World:
             self._note_changes()
             self._control()
             self._status()
+        if due > self.operator.position:
+            self.operator.read(self.log, due - self.operator.position)
+            self._look()
 
     def _lease(self) -> None:
         idle = [pod for pod in self._alive() if not pod.leases and pod.uid not in self.fences]

@@ -65,6 +65,8 @@ def next_deadline(state: ScaleInState, now: float) -> float | None:
         return min((time for time in times if time > now), default=None)
     if isinstance(state, Evidence):
         return min(state.deadline, state.asked_at + RETRY_SECONDS)
+    if isinstance(state, Verifying) and state.raised_since is not None:
+        return min(state.deadline, state.raised_since + SETTLE_SECONDS)
     return state.deadline
 
 
@@ -210,8 +212,15 @@ def _verifying(state: Verifying, view: ScaleInView, now: float) -> Step:
     staying = {pod.uid for pod in _present(view)}
     gone = operation.before.keys() - staying
     wrong = _wrong_victims(operation, view, gone - operation.fenced - state.recorded)
-    state = replace(state, recorded=state.recorded | {each.pod.uid for each in wrong})
-    if len(gone) < state.leaving and now < state.deadline:
+    state = replace(
+        state,
+        seen_lowered=state.seen_lowered or view.observation.replicas <= state.to_replicas,
+        raised_since=_raised_since(state, view, now),
+        recorded=state.recorded | {each.pod.uid for each in wrong},
+    )
+    # Demand came back before anybody had to go, and what is seen of it is old enough to be all there is.
+    called_off = state.raised_since is not None and now - state.raised_since >= SETTLE_SECONDS
+    if len(gone) < state.leaving and now < state.deadline and not called_off:
         return state, tuple(wrong)
     spared = replace(
         operation,
@@ -220,6 +229,14 @@ def _verifying(state: Verifying, view: ScaleInView, now: float) -> Step:
     )
     _, lifts = _lift(spared, now)
     return Idle(lifted_at=now), (*wrong, *lifts)
+
+
+def _raised_since(state: Verifying, view: ScaleInView, now: float) -> float | None:
+    """Give since when the replicas are seen raised again, with a ReplicaSet and pods that agree."""
+    raised = state.seen_lowered and view.observation.replicas > state.to_replicas
+    if not raised or not _settled(view, _present(view)):
+        return None
+    return now if state.raised_since is None else state.raised_since
 
 
 def _wrong_victims(operation: Operation, view: ScaleInView, uids: Iterable[str]) -> list[RecordWrongVictim]:

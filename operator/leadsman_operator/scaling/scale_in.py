@@ -244,6 +244,10 @@ class Verifying:
     to_replicas: int
     leaving: int
     """How many pods are to go."""
+    seen_lowered: bool = False
+    """The lower number has been read back: a higher one after it is a new one."""
+    raised_since: float | None = None
+    """Since when a higher number is seen, and a ReplicaSet that agrees with it."""
     recorded: frozenset[str] = frozenset()
     """Wrong victims already counted."""
 
