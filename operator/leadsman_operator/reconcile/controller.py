@@ -189,7 +189,7 @@ class PoolController:
         uid = obj["metadata"]["uid"]
         record = self._records.get(key)
         if record is None or record.uid != uid:
-            record = PoolRecord(uid)
+            record = PoolRecord(uid, asyncio.get_running_loop().time())
             self._reporter.recall(obj, record)
             record.took_scale = "deploymentRef" not in (obj.get("spec") or {}) or _took_before(obj)
             self._records[key] = record

@@ -9,6 +9,8 @@ from leadsman_operator.reconcile.startup import StartupTimes
 from leadsman_operator.scaling.model import Decision, PoolMemory
 from leadsman_operator.scaling.scale_in import Idle, ScaleInState
 
+YOUNG_SECONDS = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -31,6 +33,8 @@ class PoolRecord:
     """One pool, as long as this process leads and the pool has this UID."""
 
     uid: str
+    since: float
+    """When it was first looked at, on the caller's monotonic clock."""
     memory: PoolMemory = field(default_factory=PoolMemory)
     scale_in: ScaleInState = field(default_factory=Idle)
     contention: Contention = field(default_factory=Contention)
@@ -50,3 +54,7 @@ class PoolRecord:
     """Topic -> what was last said in an event about it."""
     signal_arrived_at: float | None = None
     """When the broker's push came that this look answers."""
+
+    def young(self, now: float) -> bool:
+        """Whether it was first looked at a moment ago."""
+        return now - self.since < YOUNG_SECONDS

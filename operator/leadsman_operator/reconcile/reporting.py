@@ -47,6 +47,10 @@ _WARNINGS = frozenset(
 )
 
 
+_CHOSEN = frozenset({f"False {Reason.POOL_PAUSED.value}", f"False {Reason.OBSERVING.value}"})
+"""States of ScalingActive that somebody chose, and that no other condition shows."""
+
+
 class Reporter:
     """Writes statuses and events of pools, and their metrics."""
 
@@ -100,12 +104,19 @@ class Reporter:
             said = record.announced.get(kind)
             if said == word:
                 continue
-            record.announced[kind] = word
             good = verdict.reason is Reason.AS_EXPECTED
-            # A pool that has just been made has nothing to recover from; that it is ready is worth a line.
-            if verdict.status is ConditionStatus.UNKNOWN or (
-                good and said is None and verdict.type is not ConditionType.READY
+            if (
+                verdict.reason is Reason.SIGNAL_LOST
+                and said is None
+                and record.young(asyncio.get_running_loop().time())
             ):
+                # The queue's rules are still on their way to the broker.
+                continue
+            record.announced[kind] = word
+            if verdict.status is ConditionStatus.UNKNOWN or _said_elsewhere(verdict, said):
+                continue
+            # A pool that has just been made has nothing to recover from; that it is ready is worth a line.
+            if good and said is None and verdict.type is not ConditionType.READY:
                 continue
             self._events.record(
                 obj,
@@ -140,3 +151,12 @@ class Reporter:
         metrics.replicas.labels(*key).set(decision.current)
         for verdict in verdicts:
             metrics.condition.labels(*key, verdict.type.value).set(verdict.status is ConditionStatus.TRUE)
+
+
+def _said_elsewhere(verdict: Verdict, said: str | None) -> bool:
+    """Whether another condition tells the same: why decisions are not carried out is mostly its own condition."""
+    if verdict.type is not ConditionType.SCALING_ACTIVE:
+        return False
+    if verdict.reason is Reason.AS_EXPECTED:
+        return said not in _CHOSEN
+    return f"{verdict.status.value} {verdict.reason.value}" not in _CHOSEN
