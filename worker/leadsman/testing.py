@@ -50,7 +50,7 @@ class TestOutcome:
     """What the handler raised, for a closer look."""
 
 
-class FakeAttempt:
+class FakeLease:
     """A lease that exists only in the test. Checkpoints are kept; `cancel` does what a heartbeat reply would."""
 
     def __init__(self, *, cancel_at_checkpoint: int | None = None) -> None:
@@ -87,14 +87,14 @@ class FakeAttempt:
         return saved
 
 
-def fake_context(payload: Any = None, *, attempt: FakeAttempt | None = None, **facts: Any) -> Context:
+def fake_context(payload: Any = None, *, lease: FakeLease | None = None, **facts: Any) -> Context:
     """Return the context an async handler gets; `facts` are fields of TaskFacts."""
-    return Context(_facts(payload, facts), attempt or FakeAttempt(), structlog.get_logger)
+    return Context(_facts(payload, facts), lease or FakeLease(), structlog.get_logger)
 
 
-def fake_sync_context(payload: Any = None, *, attempt: FakeAttempt | None = None, **facts: Any) -> SyncContext:
+def fake_sync_context(payload: Any = None, *, lease: FakeLease | None = None, **facts: Any) -> SyncContext:
     """Return the context a sync handler gets; `facts` are fields of TaskFacts."""
-    return SyncContext(_facts(payload, facts), attempt or FakeAttempt(), structlog.get_logger)
+    return SyncContext(_facts(payload, facts), lease or FakeLease(), structlog.get_logger)
 
 
 def run_task(
@@ -130,21 +130,21 @@ async def run_task_async(
     if handler is None:
         known = ", ".join(str(each) for each in app.handlers.values()) or "none"
         raise ConfigurationError(f"there is no handler {capability}/{name}; the application has {known}")
-    attempt = FakeAttempt(cancel_at_checkpoint=cancel_at_checkpoint)
+    lease = FakeLease(cancel_at_checkpoint=cancel_at_checkpoint)
     facts = {"capability": capability, "name": name} | facts
     value: Any = None
     error: BaseException | None = None
     try:
         if handler.is_async:
-            running = asyncio.ensure_future(handler.function(fake_context(payload, attempt=attempt, **facts)))
-            attempt.on_cancel(running.cancel)
+            running = asyncio.ensure_future(handler.function(fake_context(payload, lease=lease, **facts)))
+            lease.on_cancel(running.cancel)
             value = await running
         else:
-            value = await asyncio.to_thread(handler.function, fake_sync_context(payload, attempt=attempt, **facts))
+            value = await asyncio.to_thread(handler.function, fake_sync_context(payload, lease=lease, **facts))
     except (Exception, TaskCancelled, asyncio.CancelledError) as caught:  # noqa: BLE001  it is judged below
         error = caught
-    verdict = returned(value) if error is None else raised(error, attempt.reason)
-    return _outcome(verdict, attempt, error)
+    verdict = returned(value) if error is None else raised(error, lease.reason)
+    return _outcome(verdict, lease, error)
 
 
 def _facts(payload: Any, facts: dict[str, Any]) -> TaskFacts:
@@ -155,8 +155,8 @@ def _facts(payload: Any, facts: dict[str, Any]) -> TaskFacts:
     return TaskFacts(**(defaults | facts), payload=normalised(payload, "the payload"))
 
 
-def _outcome(verdict: Verdict, attempt: FakeAttempt, error: BaseException | None) -> TestOutcome:
-    kept = attempt.checkpoints
+def _outcome(verdict: Verdict, lease: FakeLease, error: BaseException | None) -> TestOutcome:
+    kept = lease.checkpoints
     match verdict:
         case Done(result):
             return TestOutcome("done", result=result, checkpoints=kept)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from leadsman.cli.exits import Exit
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
 from leadsman.cli.output import console, print_json, say, table
 from leadsman.client import Client
 from leadsman.client.asynchronous import why_ended
@@ -31,7 +31,7 @@ def list_dead(
     token_file: TokenFile = None,
 ) -> int:
     """List the dead tasks of a capability and why they are dead."""
-    found = asyncio.run(_dead(Client(broker_url, namespace=namespace, token_file=token_file), capability, limit))
+    found = asyncio.run(_dead(connect(broker_url, namespace, token_file), capability, limit))
     if json_output:
         for view in found:
             print_json(view)
@@ -65,7 +65,7 @@ def redrive(
     """Put dead tasks back in their queue, with their attempts reset and their history kept."""
     if bool(ids) == every:
         raise typer.BadParameter("name the tasks by id, or say --all")
-    client = Client(broker_url, namespace=namespace, token_file=token_file)
+    client = connect(broker_url, namespace, token_file)
     results = asyncio.run(_redrive(client, capability, ids, wait_for_room))
     failed = [result for result in results if not result.redriven]
     if json_output:

@@ -4,6 +4,11 @@ from typing import Annotated
 
 import typer
 
+from leadsman.client import Client
+
+UNREACHABLE_SECONDS = 5.0
+"""A person waits; a program that wants more patience uses the client."""
+
 _CONNECTION = "Connection"
 
 BrokerUrl = Annotated[
@@ -25,3 +30,8 @@ TokenFile = Annotated[
     ),
 ]
 JsonOutput = Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")]
+
+
+def connect(broker_url: str | None, namespace: str | None, token_file: str | None) -> Client:
+    """Return the client of one command. Raises ConfigurationError."""
+    return Client(broker_url, namespace=namespace, token_file=token_file, unreachable_seconds=UNREACHABLE_SECONDS)

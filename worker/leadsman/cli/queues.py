@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
 from leadsman.cli.output import age, console, print_json, table
 from leadsman.client import Client
 from leadsman.wire.leases import WorkerState
@@ -31,7 +31,7 @@ def queues(
     token_file: TokenFile = None,
 ) -> int:
     """Show the queues of a namespace and the workers that serve them."""
-    client = Client(broker_url, namespace=namespace, token_file=token_file)
+    client = connect(broker_url, namespace, token_file)
     asyncio.run(_show(client, interval if watch else None, json_output=json_output))
     return 0
 

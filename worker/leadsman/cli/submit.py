@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from leadsman.cli.exits import Exit
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
 from leadsman.cli.output import as_json, print_json, say
 from leadsman.client import Client
 from leadsman.client.asynchronous import why_ended
@@ -90,7 +90,7 @@ def submit(
         one = defaults | {"payload": _json(_given(payload), "--payload") if payload is not None else None}
         tasks = [checked(one, "the task")] * count
     tasks = _keyed(tasks, key)
-    client = Client(broker_url, namespace=namespace, token_file=token_file)
+    client = connect(broker_url, namespace, token_file)
     command = _Submitting(client, tasks, wait_for_room=wait_for_room, json_output=json_output)
     return asyncio.run(command.run(wait=wait, wait_seconds=timeout))
 

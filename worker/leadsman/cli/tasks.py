@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
 from leadsman.cli.output import as_json, console, print_json, table
 from leadsman.client import Client
 from leadsman.wire.tasks import TaskView
@@ -24,7 +24,7 @@ def get(
     token_file: TokenFile = None,
 ) -> int:
     """Show a task with its attempts and history."""
-    view = asyncio.run(_get(Client(broker_url, namespace=namespace, token_file=token_file), task_id))
+    view = asyncio.run(_get(connect(broker_url, namespace, token_file), task_id))
     if json_output:
         print_json(view)
     else:

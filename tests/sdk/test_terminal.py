@@ -1,0 +1,129 @@
+"""The command line as a person sees it, on a pseudo-terminal."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from broker_process import eventually
+
+
+class Terminal:
+    """A program on a terminal of 200 columns."""
+
+    def __init__(self, url, *arguments):
+        self.shown = ""
+        self._master, slave = pty.openpty()
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("LEADSMAN_", "NO_COLOR"))}
+        environment |= {"LEADSMAN_BROKER_URL": url, "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "leadsman.cli", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def read(self):
+        """Take in what was written since, and return all without colours."""
+        while select.select([self._master], [], [], 0.05)[0]:
+            try:
+                data = os.read(self._master, 65_536)
+            except OSError:  # how Linux tells the end of a pseudo-terminal
+                break
+            if not data:
+                break
+            self.shown += data.decode(errors="replace")
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.shown)
+
+    def wait(self, seconds=60.0):
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read()  # a full terminal would stop the program
+        self.read()
+        return self.process.wait(0.1)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def terminal(broker):
+    opened = []
+
+    def open_terminal(*arguments):
+        opened.append(Terminal(broker.url, *arguments))
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.close()
+
+
+def test_submitting_many_shows_a_bar_and_ends_with_the_summary(terminal):
+    shown = terminal("submit", "echo", "--count", "5000")
+    assert shown.wait() == 0
+    assert "submitting" in shown.read()
+    assert "/5000" in shown.read()
+    assert shown.read().rstrip().endswith("accepted 5000 of 5000")
+
+
+def test_waiting_shows_results(terminal, broker, start_worker):
+    start_worker(broker.url, capabilities=["echo"], slots=4)
+    shown = terminal("submit", "echo", "--count", "20", "--payload", '"pineapple"', "--wait")
+    assert shown.wait() == 0
+    assert "waiting" in shown.read()
+    assert shown.read().count('"pineapple"') == 20
+
+
+def test_queues_is_a_table_and_watching_it_follows_the_queue(terminal, client):
+    shown = terminal("queues", "--watch", "--interval", "0.2")
+    eventually(lambda: "CAPABILITY" in shown.read(), what="the table")
+    for _ in range(7):
+        client.submit("echo")
+    eventually(lambda: re.search(r"echo +7 ", shown.read()), what="the queue with its new tasks")
+    os.killpg(shown.process.pid, signal.SIGINT)
+    assert shown.wait() == 130
+    assert "Traceback" not in shown.read()
+
+
+def test_a_task_and_a_dead_letter_queue_are_readable(terminal, client):
+    task = client.submit("echo", {"a": 1}, key="order [bold]7[/bold]").id
+    shown = terminal("tasks", "get", task)
+    assert shown.wait() == 0
+    assert "order [bold]7[/bold]" in shown.read()
+    empty = terminal("dlq", "list", "echo")
+    assert empty.wait() == 0
+    assert "no dead tasks in echo" in empty.read()
+
+
+def test_an_error_is_one_line_on_a_terminal_too(terminal):
+    shown = terminal("submit", "Echo")
+    assert shown.wait() == 2
+    assert shown.read().strip().splitlines() == [
+        "error: the task: capability: must be lower-case letters, digits, '-' and '.', as a name in Kubernetes"
+    ]
+
+
+def test_a_worker_on_a_terminal_drains_at_ctrl_c(terminal, client, tmp_path, monkeypatch):
+    (tmp_path / "handlers.py").write_text(
+        "from leadsman import App\napp = App()\n@app.task('echo')\nasync def echo(ctx): return ctx.payload\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    shown = terminal("worker", "handlers:app", "--log-format", "console")
+    assert client.result(client.submit("echo", "hello").id, timeout_seconds=30) == "hello"
+    os.killpg(shown.process.pid, signal.SIGINT)
+    assert shown.wait() == 0
+    assert "the worker runs" in shown.read()
+    assert "drained" in shown.read()
