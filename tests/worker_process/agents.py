@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -50,6 +51,13 @@ async def facts(ctx: Context):
         "resume": ctx.resume,
         "cancelled": ctx.cancelled,
     }
+
+
+@app.task("echo", name="orphan")
+def leave_an_orphan(_ctx: SyncContext):
+    """Start a process whose parent ends first, as a browser does, and one whose exit code matters."""
+    subprocess.run(["sh", "-c", "(sleep 0.2 &)"], check=True)
+    return subprocess.run(["sh", "-c", "exit 7"], check=False).returncode
 
 
 @app.task("impatient")

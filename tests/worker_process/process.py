@@ -34,6 +34,7 @@ class WorkerProcess:
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         target: str = "worker_process.agents:app",
+        prefix: Sequence[str] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log_path = folder / "worker.log"
@@ -49,7 +50,7 @@ class WorkerProcess:
             "LEADSMAN_DRAIN_SECONDS": str(drain_seconds),
             "LEADSMAN_HEALTH_PORT": "0",
         }
-        command = [sys.executable, "-m", "leadsman.cli", "worker", target, *args]
+        command = [*prefix, sys.executable, "-m", "leadsman.cli", "worker", target, *args]
         with self.log_path.open("a") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, env=environment | dict(env or {}), cwd=folder
