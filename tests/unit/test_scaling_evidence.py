@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scaling_cases import World
 
-SCHEDULES = 300
+SCHEDULES = 200
 
 
 def a_world(seed: int, **options: bool | float) -> World:

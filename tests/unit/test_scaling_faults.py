@@ -136,6 +136,16 @@ def test_a_silent_worker_counts_until_its_leases_are_reclaimed():
     assert (decision.action, decision.recommended) == (Action.HOLD, 2)
 
 
+def test_the_free_slots_of_a_killed_worker_do_not_stop_the_growth():
+    """Its pod is not ready, or its container runs again: the process before it takes no tasks, however it looks."""
+    crashed = observe(1, work(20), workers=workers(0), pods=pods(1, ready=False))
+    again = observe(1, work(20), workers=(*workers(0, last_heard_seconds=9.0), *workers(1)))
+
+    for observation in (crashed, again):
+        decision, _ = seen_for(60, pool(), observation)
+        assert (decision.action, decision.replicas) == (Action.SCALE_OUT, 20)
+
+
 def test_a_worker_that_is_going_away_needs_no_slot_for_what_it_finishes():
     draining = observe(1, work(0), workers=workers(1, draining=True), pods=pods(1, terminating=True))
 

@@ -87,7 +87,7 @@ def test_tasks_that_may_not_run_leave_the_slots_of_others_alone():
         {"mode": ScalingMode.OBSERVE},
         {"observed": {"conflict": True}},
         {"observed": {"quota_exceeded": True}},
-        {"observed": {"pods": pods(3, ready=False, failing=True)}},
+        {"observed": {"pods": (*pods(3), *pods(6, ready=False, failing=True)[3:])}},
     ],
 )
 def test_a_pool_that_cannot_grow_takes_only_what_its_live_slots_can(cannot_grow):

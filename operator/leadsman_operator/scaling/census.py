@@ -1,7 +1,7 @@
 """Who is there and what they hold: counts over a pool's pods and workers."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from leadsman_operator.scaling.model import PoolObservation, PoolSpec, WorkerSample
@@ -45,7 +45,7 @@ def census(observation: PoolObservation) -> Census:
         failing=sum(pod.failing and not pod.ready for pod in present),
         unschedulable=sum(pod.unschedulable for pod in present),
         busy=sum(worker.leases > 0 for worker in staying),
-        idle=sum(worker.leases == 0 and worker.live for worker in staying),
+        idle=sum(worker.leases == 0 and worker.live for worker in _newest(staying)),
         draining=len(going),
         draining_with_leases=sum(worker.leases > 0 for worker in going),
     )
@@ -58,8 +58,13 @@ def staying_workers(observation: PoolObservation) -> Iterator[WorkerSample]:
 
 
 def serving_workers(observation: PoolObservation) -> Iterator[WorkerSample]:
-    """Workers that would take a task now if they had a free slot."""
-    return (worker for worker in staying_workers(observation) if worker.live and not worker.fenced)
+    """Workers that would take a task now if they had a free slot: live, not fenced, in a pod that is ready.
+
+    A pod's earlier process may still be known for a while; only the one heard last takes tasks.
+    """
+    not_ready = {pod.uid for pod in observation.pods if not pod.ready}
+    live = [worker for worker in staying_workers(observation) if worker.live and not worker.fenced]
+    return (worker for worker in _newest(live) if worker.pod_uid not in not_ready)
 
 
 def leased_by_capability(observation: PoolObservation) -> Mapping[str, int]:
@@ -77,6 +82,16 @@ def capabilities_not_served(spec: PoolSpec, observation: PoolObservation) -> tup
         return ()
     served = {name for worker in live for name in worker.capabilities}
     return tuple(name for name in spec.capabilities if name not in served)
+
+
+def _newest(workers: Iterable[WorkerSample]) -> Iterable[WorkerSample]:
+    """Of each pod the process that was heard last."""
+    newest: dict[str, WorkerSample] = {}
+    for worker in workers:
+        known = newest.get(worker.pod_uid)
+        if known is None or worker.last_heard_seconds < known.last_heard_seconds:
+            newest[worker.pod_uid] = worker
+    return newest.values()
 
 
 def _terminating(observation: PoolObservation) -> frozenset[str]:

@@ -107,6 +107,7 @@ class WorkerSample:
     leases_by_capability: Mapping[str, int] = field(default_factory=dict)
     idle_seconds: float = 0.0
     """Since it last held a lease; 0 while it holds one."""
+    last_heard_seconds: float = 0.0
     live: bool = True
     """Heard within a lease time."""
     draining: bool = False

@@ -19,7 +19,12 @@ def capability_sample(stats: CapabilityStats, elapsed_seconds: float = 0.0) -> C
 
 
 def worker_sample(stats: WorkerStats, lease_seconds: float, elapsed_seconds: float = 0.0) -> WorkerSample:
-    """Read one worker's numbers. It is live when it was heard within `lease_seconds` of the sample."""
+    """Read one worker's numbers, `elapsed_seconds` after the broker said them.
+
+    It is live when it was heard within `lease_seconds`. The broker says a worker again when it hears it, so silence
+    shows as numbers that grow old.
+    """
+    last_heard_seconds = stats.last_heard_seconds + elapsed_seconds
     return WorkerSample(
         pod_uid=stats.pod_uid,
         slots=stats.slots,
@@ -27,7 +32,8 @@ def worker_sample(stats: WorkerStats, lease_seconds: float, elapsed_seconds: flo
         leases=stats.leases,
         leases_by_capability=dict(stats.leases_by_capability),
         idle_seconds=0.0 if stats.leases else stats.idle_seconds + elapsed_seconds,
-        live=stats.last_heard_seconds <= lease_seconds,
+        last_heard_seconds=last_heard_seconds,
+        live=last_heard_seconds <= lease_seconds,
         draining=stats.state is WorkerState.DRAINING,
         fenced=stats.state is WorkerState.FENCED,
     )
