@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cluster import ClusterError, engine
-from demo import ground, memory, story
+from demo import ground, memory, story, traces
 from demo.ground import CLUSTER, Ground
 from demo.installation import AGENTS, SYSTEM, Installation
 from demo.programs import DemoError
@@ -69,6 +69,7 @@ def down(console: Console) -> int:
     """Take down what is up, and say so when something is left."""
     screen = Screen(console)
     left = memory.recall()
+    clusters = traces.ours()
     if left is not None and left.kind == "kubeconfig":
         screen.step(f"removing the demo from the cluster of {left.kubeconfig}")
         Installation(ground.of(engine.Named(Path(left.kubeconfig)))).remove(crds=left.made_crds)
@@ -77,11 +78,11 @@ def down(console: Console) -> int:
             engine.Kind(CLUSTER).down()
         engine.Built(CLUSTER).down()
     memory.forget()
-    still = ground.traces()
+    still = traces.left_of(clusters)
     for trace in still:
         screen.step(f"still there: {trace}")
     if not still:
-        screen.step("nothing of the demo is left")
+        screen.step("no process, mount, network link, control group or file of the demo is left")
     return 1 if still else 0
 
 

@@ -1,4 +1,4 @@
-"""The cluster that the demo runs on, and the three things that differ between its kinds: images, kill, traces.
+"""The cluster that the demo runs on, and what differs between its kinds: images, and how to kill.
 
 Which kind it is, and how it is brought up and down, is the test cluster's own choice (`cluster.engine`): a
 KUBECONFIG that the caller names, else kind where Docker answers, else a Kubernetes built and run on this machine.
@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster import Cluster, engine, helm, runs
+from cluster import Cluster, engine, helm
 from cluster.images import build_image, project_image
 from demo.killer_pod import kill_from_a_pod
 from demo.pods import Pod
@@ -87,13 +87,6 @@ def provide_images(ground: Ground) -> Images:
     built.load_image(project)
     built.load_image(build_image(AGENTS_FOLDER / "Dockerfile", AGENTS_IMAGE, context=AGENTS_FOLDER, base=project))
     return Images()
-
-
-def traces() -> list[str]:
-    """Name what of a cluster of ours is still on this machine."""
-    return [
-        f"cluster {one.manifest.name} in {one.folder}" for one in runs.all_runs() if one.manifest.name == CLUSTER
-    ]
 
 
 def kill_container(ground: Ground, images: Images, pod: Pod) -> str:

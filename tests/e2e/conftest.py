@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # One name per checkout: a run that was killed is cleared by the next, and no demo of a person's is met.
-CLUSTER = f"leadsman-e2e-{zlib.crc32(str(ROOT).encode()) & 0xFFFF:04x}"
-os.environ["LEADSMAN_DEMO_CLUSTER"] = CLUSTER
+OURS = f"leadsman-e2e-{zlib.crc32(str(ROOT).encode()) & 0xFFFF:04x}"
+CLUSTER = os.environ.setdefault("LEADSMAN_DEMO_CLUSTER", OURS)
 sys.path.insert(0, str(Path(__file__).parent))
 
 from demo import ground  # noqa: E402
@@ -60,6 +60,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[engine.Eng
     if not os.environ.get(KEEP):
         gone = demo(environment, "down")
         assert gone.exit_code == 0, "\n".join(gone.lines)
+        assert "is left" in gone.lines[-1]
 
 
 def demo(environment: dict[str, str], command: str) -> DemoRun:
@@ -90,5 +91,4 @@ def world(place: tuple[engine.Engine, dict[str, str]], request: pytest.FixtureRe
     if not os.environ.get(KEEP):
         shown = request.getfixturevalue("demo_run")
         assert any("kubectl apply -f examples/demo" in line for line in shown.lines), "\n".join(shown.lines)
-    up = ground.of(chosen)
-    return World(up, ground.provide_images(up), ROOT / "charts" / "leadsman")
+    return World(ground.of(chosen), ground.Images(), ROOT / "charts" / "leadsman")

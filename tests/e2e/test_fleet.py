@@ -3,6 +3,8 @@
 import time
 
 import pytest
+from demo.installation import SYSTEM
+from demo.pods import Pod
 from world import capability, pool, until
 
 from leadsman import TaskSubmit
@@ -78,14 +80,14 @@ def test_an_upgrade_of_the_release_interrupts_no_task(world, agents, client):
     identifiers = [one.id for one in submitted]
     before = until("both are leased", lambda: leased(client, identifiers))
     pods = {pod.uid for pod in world.pods(agents, "browser")}
-    broker = world.get("pod", "leadsman-broker-0", "--namespace", "leadsman")["metadata"]["uid"]
+    broker = world.get("pod", "leadsman-broker-0", "--namespace", SYSTEM)["metadata"]["uid"]
     mark = f"run-{time.time_ns()}"
     world.helm(
         *("upgrade", "leadsman", str(world.chart), "--reuse-values", "--wait", "--timeout", "120s"),
         *("--set-string", f"broker.podAnnotations.upgrade={mark}"),
         *("--set-string", f"operator.podAnnotations.upgrade={mark}"),
     )
-    assert world.get("pod", "leadsman-broker-0", "--namespace", "leadsman")["metadata"]["uid"] != broker
+    assert world.get("pod", "leadsman-broker-0", "--namespace", SYSTEM)["metadata"]["uid"] != broker
     with world.client(agents) as after:
         for view in before:
             finished = after.wait(view.id, timeout_seconds=90)
@@ -94,3 +96,37 @@ def test_an_upgrade_of_the_release_interrupts_no_task(world, agents, client):
             assert finished.attempts.reclaims == 0
         assert {pod.uid for pod in world.pods(agents, "browser")} <= pods
         assert after.submit_many([visit(pages=1)])[0].accepted
+
+
+def test_a_killed_broker_comes_back_with_everything_it_had_accepted(world, agents, client):
+    long, *short = client.submit_many([visit(pages=15)] + [visit(pages=1) for _ in range(10)])
+    held = until("the long one is leased", lambda: leased(client, [long.id]))[0]
+
+    def broker():
+        return world.get("pod", "leadsman-broker-0", "--namespace", SYSTEM)
+
+    def restarts():
+        container = broker()["status"]["containerStatuses"][0]
+        return container["restartCount"] if container["ready"] else 0
+
+    before = restarts()
+    world.kill(Pod.read(broker()))
+    until("the broker is ready again", lambda: restarts() > before)
+    with world.client(agents) as after:
+        views = [after.wait(one.id, timeout_seconds=90) for one in (long, *short)]
+    assert {view.state for view in views} == {"completed"}
+    assert views[0].attempts.deliveries == 1, "the worker kept its task while the broker was away"
+    assert views[0].attempts.reclaims == 0
+    assert held.id == views[0].id
+
+
+def test_the_other_operator_takes_over_when_the_leader_is_taken_away(world, client):
+    def leader():
+        leases = world.get("leases.coordination.k8s.io", "--namespace", SYSTEM)["items"]
+        return next((lease["spec"].get("holderIdentity") for lease in leases), None)
+
+    first = until("there is a leader", leader)
+    world.kubectl("--namespace", SYSTEM, "delete", "pod", first, "--grace-period=0", "--force")
+    submitted = client.submit_many([visit(pages=1)])[0]
+    assert client.wait(submitted.id, timeout_seconds=90).state == "completed"
+    assert until("there is another leader", leader) != first
