@@ -223,7 +223,7 @@ def test_shares_add_up_and_nothing_is_stranded(found, views):
         total = capability.waiting + capability.due_soon
         assert sum(part.waiting for part in parts) + shares.unserved.get(name, 0) == total
         assert sum(part.leasable for part in parts) <= capability.leasable + capability.due_soon
-        assert all(0 <= part.leasable <= part.waiting or part.waiting == 0 for part in parts)
+        assert all(0 <= part.leasable <= part.waiting for part in parts)
         assert sum(part.due_soon for part in parts) <= capability.due_soon
         growing = [
             each

@@ -150,7 +150,7 @@ def _fill_free_slots(pots: Mapping[str, _Pot], pools: Sequence[_Pool]) -> None:
 def _take(pool: _Pool, name: str, pot: _Pot, pots: Mapping[str, _Pot], *, last: bool) -> None:
     part = pool.part(name)
     if last:
-        _give(part, pot, pot.waiting, pot.leasable)
+        _give(part, pot, pot.waiting, min(pot.leasable, pot.waiting))
         return
     others = sum(
         pool.want(other, pots[other].sample, pool.parts[other].waiting if other in pool.parts else 0)
