@@ -11,7 +11,6 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator
-from random import SystemRandom
 
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
@@ -22,7 +21,7 @@ from leadsman_broker.cli.capabilities_file import Capabilities, read_capabilitie
 from leadsman_broker.cli.settings import AuthMode, Settings, SettingsError
 from leadsman_broker.core.commands import Configure
 from leadsman_broker.core.core import Core
-from leadsman_broker.engine import Clock, Engine, Feed
+from leadsman_broker.engine import Clock, Engine, Feed, SecureRandom
 from leadsman_broker.http.api import Api
 from leadsman_broker.http.fleet import FleetCalls
 from leadsman_broker.http.leases import LeaseCalls
@@ -139,7 +138,7 @@ class Process:
         gc.disable()
         stored = await asyncio.to_thread(store.load)
         clock = Clock(stored.last_at)
-        core = await asyncio.to_thread(Core, stored, clock.now(), SystemRandom())
+        core = await asyncio.to_thread(Core, stored, clock.now(), SecureRandom())
         # What was loaded lives long and holds no cycles; looking through it takes a second at a million tasks.
         gc.freeze()
         feed = Feed(core, clock, f"{store.generation}.{secrets.token_hex(4)}")

@@ -4,6 +4,7 @@ from leadsman_broker.engine.calls import LeaseCall, LeaseGrant
 from leadsman_broker.engine.clock import Clock
 from leadsman_broker.engine.engine import ClosingError, Engine, StorageLowError
 from leadsman_broker.engine.feed import Event, Feed, Subscription
+from leadsman_broker.engine.randomness import SecureRandom
 
 __all__ = [
     "Clock",
@@ -13,6 +14,7 @@ __all__ = [
     "Feed",
     "LeaseCall",
     "LeaseGrant",
+    "SecureRandom",
     "StorageLowError",
     "Subscription",
 ]

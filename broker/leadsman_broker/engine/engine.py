@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from random import SystemRandom
 
 import structlog
 
@@ -25,6 +24,8 @@ from leadsman_broker.core.rows import Changes, Loaded
 from leadsman_broker.engine.calls import LeaseCall, LeaseGrant
 from leadsman_broker.engine.clock import Clock
 from leadsman_broker.engine.feed import Feed
+from leadsman_broker.engine.fresh import FreshDeliveries
+from leadsman_broker.engine.randomness import SecureRandom
 from leadsman_broker.engine.reads import Reads
 from leadsman_broker.engine.watch import Watches
 from leadsman_broker.engine.writer import Worker
@@ -37,6 +38,8 @@ _STEP_TASKS = 4000
 _SETTLING_PASSES = 4
 """Turns of the event loop between a timer and what it does: poll sockets, start their requests, read their bodies,
 queue their commands. What has arrived counts before what has run out."""
+
+_FRESH_BYTES = 16 * 1024 * 1024
 
 _YOUNG_OBJECTS = 20_000
 """New objects after which the youngest generation is searched for cycles (about a millisecond)."""
@@ -87,7 +90,8 @@ class Engine:
         self._store = store
         self._reads = Reads(store)
         self._metrics = metrics
-        self._rand = SystemRandom()
+        self._rand = SecureRandom()
+        self._fresh = FreshDeliveries(_FRESH_BYTES)
         self._writer = Worker("leadsman-commit")
         self._reader = Worker("leadsman-read")
         self._lister = Worker("leadsman-list")
@@ -267,20 +271,22 @@ class Engine:
     async def _commit(self, step: Step) -> dict[str, Delivery]:
         """Make the step durable; return payloads of the tasks it leased."""
         granted = [lease.task_id for answer in step.answers for lease in answer.leases]
-        if not step.changes and not granted:
-            return {}
+        self._fresh.follow(step.changes)
+        deliveries, unknown = self._fresh.take(granted) if granted else ({}, [])
+        if not step.changes and not unknown:
+            return deliveries
         started = time.monotonic()
         self._committing_since = started
-        deliveries = await self._writer.call(self._commit_and_read, step.changes, granted)
+        deliveries |= await self._writer.call(self._commit_and_read, step.changes, unknown)
         self._committing_since = None
         self._metrics.committed(time.monotonic() - started, step.changes)
         return deliveries
 
-    def _commit_and_read(self, changes: Changes, granted: list[str]) -> dict[str, Delivery]:
+    def _commit_and_read(self, changes: Changes, task_ids: list[str]) -> dict[str, Delivery]:
         """Run on the writer's thread: one hop for both."""
         if changes:
             self._store.commit(changes)
-        return self._reads.deliveries(granted) if granted else {}
+        return self._reads.deliveries(task_ids) if task_ids else {}
 
     def _reply(self, batch: _Batch, step: Step, deliveries: dict[str, Delivery]) -> None:
         for group, first in batch.groups:

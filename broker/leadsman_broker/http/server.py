@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 120
@@ -19,14 +18,6 @@ class BindError(Exception):
     """An address cannot be listened on; the message is one line that says why."""
 
 
-class _Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # chosen by uvicorn at import
-    """uvicorn's, leaving no cycle of references behind: the broker runs without the collector of old cycles."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self.cycle = None
-
-
 class Server(uvicorn.Server):
     """One listening application, which leaves signals alone."""
 
@@ -34,7 +25,6 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=_Protocol,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
