@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leadsman_broker.core.leases import grant
 from leadsman_broker.core.picking import can_serve, pick
 from leadsman_broker.core.queues import Queue
-from leadsman_broker.core.waiting import Call, Entry, end, first, first_empty, offer, pass_over, put_back
+from leadsman_broker.core.waiting import Call, Entry, empty_handed, end, first, offer, pass_over, put_back
 
 if TYPE_CHECKING:
     from leadsman_broker.core.state import State
@@ -30,19 +30,18 @@ def dispatch(state: "State") -> None:
 
 def _serve(state: "State", queue: Queue, served: dict[int, Call]) -> None:
     passed: list[Entry] = []
-    while queue.ready:
-        call = first(queue) if queue.ready > len(queue.suspects) else first_empty(queue)
-        if call is None:
-            break
-        if not _fill(state, call, queue):
-            entry = pass_over(queue, call)
-            if entry is None:
-                break
-            passed.append(entry)
-            continue
-        served[call.id] = call
-        offer(state, call)
-    put_back(queue, [entry for entry in passed if entry[3].stamp == entry[2]])
+    while queue.open.total and (call := first(queue)) is not None:
+        if _fill(state, call, queue):
+            served[call.id] = call
+            offer(state, call)
+        else:
+            passed.append(pass_over(queue))
+    put_back(queue, passed)
+    if queue.suspects.total:
+        for call in empty_handed(queue):
+            if queue.ready and _fill(state, call, queue):
+                served[call.id] = call
+                offer(state, call)
 
 
 def _fill(state: "State", call: Call, origin: Queue) -> bool:

@@ -72,7 +72,6 @@ def renew(state: "State", row: TaskRow, lease: Lease) -> None:
     """Move the expiry forward, up to the end of the attempt. Writes nothing."""
     lease.expires_at = min(state.now + row.queue.rules.lease_seconds, attempt_end(row, lease))
     lease.stalled = False
-    lease.accompanied = False
     if lease.expires_at + lease.slack < lease.wakes_at:  # the capability's lease was shortened
         _watch(state, row, lease)
 
@@ -83,12 +82,8 @@ def reclaim(state: "State", row: TaskRow) -> None:
     assert lease is not None  # noqa: S101  # only ever called for a leased task
     worker = lease.worker
     timed_out = lease.expires_at >= attempt_end(row, lease)
-    accompanied = not timed_out and (lease.accompanied or len(worker.leases) > 1)
-    if not timed_out:
-        for seq in worker.leases:
-            other = state.tasks[seq].lease
-            if other is not None:
-                other.accompanied = True
+    accompanied = not timed_out and (worker.lost or len(worker.leases) > 1)
+    worker.lost = worker.lost or not timed_out
     row.queue.totals.reclaimed += 1
     state.out.totals.add(row.queue)
 

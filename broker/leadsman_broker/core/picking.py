@@ -1,6 +1,7 @@
 """Which task of a queue goes next: a short sequence of stages, each of which narrows the choice.
 
-Suspects before all for a worker that holds nothing, if their turn has come; then the band; in it the lowest seq.
+The band, by priority or by the turn of the lowest; in it the lowest seq. A worker that holds nothing is offered the
+suspects as well, in the same order.
 """
 
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 from leadsman.wire.tasks import TaskState
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.placement import finish
-from leadsman_broker.core.queues import PRIORITIES, Queue
+from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.tasks import TaskRow
 from leadsman_broker.core.workers import WorkerRow
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def can_serve(queue: Queue, worker: WorkerRow) -> bool:
     """Say whether the queue has a ready task that this worker may have."""
-    return queue.ready > len(queue.suspects) or (queue.ready > 0 and not worker.leases)
+    return bool(queue.open.total or (queue.suspects.total and not worker.leases))
 
 
 def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
@@ -26,40 +27,30 @@ def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
 
     A task whose ttl has run out ends here instead of being leased.
     """
-    while can_serve(queue, worker):
-        row = _next_of(state, queue, worker)
-        if row is None:
-            return None
+    while (row := _next_of(state, queue, worker)) is not None:
         if row.expires_at is not None and row.expires_at <= state.now:
             finish(state, row, TaskState.EXPIRED, reason=EndReason.EXPIRED)
             continue
-        if row.suspect:
-            queue.take_suspect(row)
-        else:
-            queue.take(row.priority, state.tasks)
+        queue.take(row)
         queue.picks += 1
         return row
     return None
 
 
 def _next_of(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
-    priority = _band(queue)
-    band = queue.bands[priority] if priority is not None else None
-    row = band.head(state.tasks) if band is not None else None
-    if queue.suspects and not worker.leases:
-        suspects = [state.tasks[seq] for seq in queue.suspects]
-        suspect = min(suspects, key=lambda task: (-task.priority, task.seq))
-        if row is None or (-suspect.priority, suspect.seq) < (-row.priority, row.seq):
+    row = queue.open.head(state.tasks, lowest=_is_turn_of_lowest(queue))
+    if queue.suspects.total and not worker.leases:
+        suspect = queue.suspects.head(state.tasks)
+        if row is None or (suspect is not None and _order(suspect) < _order(row)):
             return suspect
     return row
 
 
-def _band(queue: Queue) -> int | None:
-    """Return the priority whose turn it is: the highest, and every so many picks the lowest: none starves."""
-    counts = queue.ready_by_priority
+def _is_turn_of_lowest(queue: Queue) -> bool:
+    """Say whether this pick takes the oldest task of the lowest band, so that no priority starves."""
     every = queue.rules.lowest_band_every
-    from_lowest = every and (queue.picks + 1) % every == 0
-    for priority in range(PRIORITIES) if from_lowest else range(PRIORITIES - 1, -1, -1):
-        if counts[priority]:
-            return priority
-    return None
+    return bool(every) and (queue.picks + 1) % every == 0
+
+
+def _order(row: TaskRow) -> tuple[int, int]:
+    return -row.priority, row.seq

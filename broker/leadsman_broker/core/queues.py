@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from leadsman.wire.capabilities import CapabilityConfig
-from leadsman_broker.core.bands import Band, Tasks
+from leadsman_broker.core.bands import Shelf, Tasks
 from leadsman_broker.core.rows import QueueKey
 from leadsman_broker.core.service_times import DrainRate, ServiceTimes
 from leadsman_broker.core.tasks import DELAYED, LEASED, READY, TaskRow
@@ -15,8 +15,6 @@ from leadsman_broker.core.totals import Totals
 
 if TYPE_CHECKING:
     from leadsman_broker.core.waiting import Entry
-
-PRIORITIES = 10
 
 
 class Queue:
@@ -26,7 +24,6 @@ class Queue:
         "_delayed",
         "_soon",
         "backing_off",
-        "bands",
         "configured",
         "dead",
         "delayed",
@@ -35,9 +32,8 @@ class Queue:
         "due_soon",
         "key",
         "leased",
+        "open",
         "picks",
-        "ready",
-        "ready_by_priority",
         "rules",
         "service_times",
         "suspects",
@@ -50,12 +46,10 @@ class Queue:
         self.rules = rules
         self.configured = configured
         """False: no longer listed, kept for the tasks it holds; it takes no new work."""
-        self.bands: list[Band | None] = [None] * PRIORITIES
-        self.ready_by_priority = [0] * PRIORITIES
-        """Ready tasks in the bands, without suspects."""
-        self.suspects: list[int] = []
-        """Ready tasks that wait for a worker that holds nothing; few, oldest arrival first."""
-        self.ready = 0
+        self.open = Shelf(suspect=False)
+        """Ready tasks that any worker may have."""
+        self.suspects = Shelf(suspect=True)
+        """Ready tasks that wait for a worker that holds nothing."""
         self.delayed = 0
         self.backing_off = 0
         """Of the delayed, those that wait for a retry."""
@@ -74,6 +68,11 @@ class Queue:
         self._soon: list[tuple[float, int]] = []
 
     @property
+    def ready(self) -> int:
+        """Return how many tasks could be leased now."""
+        return self.open.total + self.suspects.total
+
+    @property
     def depth(self) -> int:
         """Return what admission counts."""
         return self.ready + self.delayed
@@ -86,24 +85,14 @@ class Queue:
     def add_fresh(self, row: TaskRow) -> None:
         """Take in a task that is ready at accept."""
         row.state = READY
-        self.ready += 1
         self._count_depth(row.tenant, 1)
-        priority = row.priority
-        self.ready_by_priority[priority] += 1
-        band = self.bands[priority]
-        if band is None:
-            band = self.bands[priority] = Band()
-        band.append(row)
+        self.open.append(row)
 
     def add_returned(self, row: TaskRow, tasks: Tasks) -> None:
         """Take in a task that comes back and is ready; a suspect waits apart."""
         row.state = READY
-        self.ready += 1
         self._count_depth(row.tenant, 1)
-        if row.suspect:
-            self.suspects.append(row.seq)
-        else:
-            self._insert(row, tasks)
+        self._shelf(row).insert(row, tasks)
 
     def add_delayed(self, row: TaskRow) -> None:
         """Take in a task that is due later."""
@@ -121,32 +110,24 @@ class Queue:
         if row.state is DELAYED:
             self._leave_delayed(row)
         else:
-            self.ready -= 1
-            if row.suspect:
-                self.suspects.remove(row.seq)
-            else:
-                self.ready_by_priority[row.priority] -= 1
+            self._shelf(row).discard(row)
         self._count_depth(row.tenant, -1)
 
-    def take(self, priority: int, tasks: Tasks) -> TaskRow | None:
-        """Remove and return the oldest ready task of a band; it is the caller's then, counted as leased."""
-        band = self.bands[priority]
-        row = band.take(tasks) if band is not None else None
-        if row is not None:
-            self.ready_by_priority[priority] -= 1
-            self._taken(row)
-        return row
+    def take(self, row: TaskRow) -> None:
+        """Remove a ready task that a shelf's `head` has just returned; it is the caller's, counted as leased."""
+        self._shelf(row).take(row)
+        row.state = LEASED
+        self.leased += 1
+        self._count_depth(row.tenant, -1)
 
-    def take_suspect(self, row: TaskRow) -> None:
-        """Remove a suspect; it is the caller's then, counted as leased."""
-        self.suspects.remove(row.seq)
-        self._taken(row)
-
-    def give_up_suspicion(self, row: TaskRow, tasks: Tasks) -> None:
-        """Let any worker have a suspect."""
-        self.suspects.remove(row.seq)
-        row.suspect = False
-        self._insert(row, tasks)
+    def give_up_suspicions(self, now: float, patience: float, tasks: Tasks, limit: int) -> list[TaskRow]:
+        """Let any worker have the suspects that were ready for `patience` seconds, at most `limit`; return them."""
+        rows = self.suspects.ready_for(patience, now, tasks, limit)
+        for row in rows:
+            self.suspects.discard(row)
+            row.suspect = False
+            self.open.insert(row, tasks)
+        return rows
 
     def next_due(self, tasks: Tasks) -> float | None:
         """Return when the next delayed task is due."""
@@ -192,25 +173,11 @@ class Queue:
 
     def oldest_since(self, tasks: Tasks) -> float | None:
         """Return since when the longest waiting ready task could have been leased."""
-        found = [tasks[seq].due_at for seq in self.suspects]
-        for priority, count in enumerate(self.ready_by_priority):
-            band = self.bands[priority]
-            if count and band is not None and (since := band.oldest_since(tasks)) is not None:
-                found.append(since)
-        return min(found, default=None)
+        found = [self.open.oldest_since(tasks), self.suspects.oldest_since(tasks)]
+        return min((since for since in found if since is not None), default=None)
 
-    def _insert(self, row: TaskRow, tasks: Tasks) -> None:
-        self.ready_by_priority[row.priority] += 1
-        band = self.bands[row.priority]
-        if band is None:
-            band = self.bands[row.priority] = Band()
-        band.insert(row, tasks)
-
-    def _taken(self, row: TaskRow) -> None:
-        row.state = LEASED
-        self.ready -= 1
-        self.leased += 1
-        self._count_depth(row.tenant, -1)
+    def _shelf(self, row: TaskRow) -> Shelf:
+        return self.suspects if row.suspect else self.open
 
     def _leave_delayed(self, row: TaskRow) -> None:
         self.delayed -= 1

@@ -30,7 +30,6 @@ class Lease:
     """Who holds a task, and until when."""
 
     __slots__ = (
-        "accompanied",
         "attempt_id",
         "expires_at",
         "missing",
@@ -59,8 +58,6 @@ class Lease:
         """The worker's last list did not name it."""
         self.stalled = False
         """The broker stalled and the worker has not renewed it since: its loss is nobody's fault."""
-        self.accompanied = False
-        """Another lease of the same worker was lost since its last renewal."""
 
 
 class TaskRow:

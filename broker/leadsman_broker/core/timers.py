@@ -63,13 +63,15 @@ def _ring(state: "State", kind: str, queue: Queue) -> bool:
             state.queue_changed(queue, urgent=True)
         watch_delayed(state, queue)
     elif kind == "suspects":
-        patience = state.settings.suspect_patience_seconds
-        for seq in [*queue.suspects]:
-            row = state.tasks[seq]
-            if row.due_at + patience <= state.now:
-                queue.give_up_suspicion(row, state.tasks)
-                state.out.touched[seq] = row
-                became_ready(state, queue)
+        settings = state.settings
+        limit = settings.timers_per_step
+        released = queue.give_up_suspicions(state.now, settings.suspect_patience_seconds, state.tasks, limit)
+        for row in released:
+            state.out.touched[row.seq] = row
+        if released:
+            became_ready(state, queue)
+        if len(released) == limit:
+            return False
         watch_suspects(state, queue)
     else:
         state.out.service_times[queue.key] = queue.service_times.snapshot()
@@ -78,9 +80,9 @@ def _ring(state: "State", kind: str, queue: Queue) -> bool:
 
 def watch_suspects(state: "State", queue: Queue) -> None:
     """Set the alarm for the suspect that loses patience first."""
-    waiting = [state.tasks[seq].due_at for seq in queue.suspects]
+    since = queue.suspects.oldest_since(state.tasks)
     patience = state.settings.suspect_patience_seconds
-    state.alarms.set(("suspects", queue.key), min(waiting) + patience if waiting else None)
+    state.alarms.set(("suspects", queue.key), None if since is None else since + patience)
 
 
 def _expire(state: "State") -> None:

@@ -129,21 +129,22 @@ def first(queue: "Queue") -> Call | None:
     return None
 
 
-def first_empty(queue: "Queue") -> Call | None:
-    """Return the highest ranked call of a worker that holds nothing. Looks at all; only suspects need it."""
+def empty_handed(queue: "Queue") -> list[Call]:
+    """Return the waiting calls of workers that hold nothing, in order of rank. Looks at all; for suspects only."""
     entries = [entry for entry in queue.waiters if entry[3].stamp == entry[2] and not entry[3].worker.leases]
-    return min(entries)[3] if entries else None
+    return [entry[3] for entry in sorted(entries)]
 
 
-def pass_over(queue: "Queue", call: Call) -> Entry | None:
-    """Take the first call out of a queue's heap; the entry can be put back."""
-    return heappop(queue.waiters) if queue.waiters and queue.waiters[0][3] is call else None
+def pass_over(queue: "Queue") -> Entry:
+    """Take the first call out of a queue's heap, to be put back."""
+    return heappop(queue.waiters)
 
 
 def put_back(queue: "Queue", entries: list[Entry]) -> None:
-    """Put back calls that were passed over."""
+    """Put back calls that were passed over, those that still wait with the same rank."""
     for entry in entries:
-        heappush(queue.waiters, entry)
+        if entry[3].stamp == entry[2]:
+            heappush(queue.waiters, entry)
 
 
 def end_for_fence(state: "State", worker: WorkerRow) -> None:

@@ -27,6 +27,7 @@ class WorkerRow:
         "last_end",
         "last_served",
         "leases",
+        "lost",
         "pod_name",
         "pool",
         "slots",
@@ -46,6 +47,8 @@ class WorkerRow:
         self.alone = False
         """It holds a suspect task and gets nothing beside it."""
         self.heard_at = now
+        self.lost = False
+        """A lease of its was lost since it was last heard; its other leases are lost with that one."""
         self.idle_since = now
         self.last_end = 0.0
         """When a lease of its last ended."""
@@ -73,6 +76,7 @@ def hear(state: "State", who: Worker, capabilities: tuple[str, ...], slots: int)
     """Note that a worker called, and who it says it is."""
     worker = known_worker(state, (who.namespace, who.pod_uid, who.incarnation))
     worker.heard_at = state.now
+    worker.lost = False
     if worker.slots != slots or worker.capabilities != capabilities or worker.pool != who.pool:
         worker.slots = slots
         worker.capabilities = capabilities
