@@ -15,7 +15,7 @@ from leadsman_operator.scaling.census import (
     leased_by_capability,
     serving_workers,
 )
-from leadsman_operator.scaling.demand import slot_rule
+from leadsman_operator.scaling.demand import SlotRule, slot_rule
 from leadsman_operator.scaling.model import (
     CapabilitySample,
     CapabilityWork,
@@ -72,12 +72,14 @@ class _Pool:
     leased: Mapping[str, int]
     takes: frozenset[str]
     parts: dict[str, _Part] = field(default_factory=dict)
+    rules: dict[str, SlotRule] = field(default_factory=dict)
 
     def want(self, name: str, sample: CapabilitySample, waiting: int) -> int:
-        observation = self.view.observation
-        rule = slot_rule(
-            self.view.spec, sample.service_seconds, sample.oldest_age_seconds, observation.startup_seconds
-        )
+        rule = self.rules.get(name)
+        if rule is None:
+            startup = self.view.observation.startup_seconds
+            rule = slot_rule(self.view.spec, sample.service_seconds, sample.oldest_age_seconds, startup)
+            self.rules[name] = rule
         return rule.want(self.leased.get(name, 0), waiting)
 
     def part(self, name: str) -> _Part:
