@@ -63,3 +63,7 @@ def test_the_examples_workers_came_from_an_image_alone(world):
     deployment = world.get("deployment", "browser", "--namespace", AGENTS)
     context = deployment["spec"]["template"]["spec"]["securityContext"]
     assert context["runAsNonRoot"] is True
+
+
+def test_helm_test_reaches_the_broker_as_a_producer_would(world):
+    assert "Phase:          Succeeded" in world.helm("test", "leadsman", "--timeout", "60s")
