@@ -46,9 +46,14 @@ def test_a_checkpoint_waits_for_a_broker_that_is_away(broker, client, start_work
     assert client.get(task).attempts.deliveries == 1
 
 
-def test_a_failure_carries_the_checkpoint_that_was_only_queued(broker, client, start_worker, journal):
-    start_worker(broker.url, capabilities=["steps"])
-    task = client.submit("steps", name="queued-then-failed").id
+def test_a_failure_carries_the_checkpoint_that_was_only_queued(proxy, client, start_worker, journal, gate):
+    start_worker(proxy.url, capabilities=["steps"])
+    task = client.submit("steps", gate.path, name="queued-then-failed").id
+    eventually(lambda: journal.entries("holding", task), what="a handler after its first checkpoint")
+    proxy.cut("/leases/heartbeat", "request", times=1000)
+    gate.open()
+    eventually(lambda: client.get(task).attempts.failures, what="the failure")
+    proxy.cut("/leases/heartbeat", "request", times=0)
     assert client.result(task, timeout_seconds=30) == "resumed from the last"
     assert journal.details("resumed", task) == [None, "second"]
 

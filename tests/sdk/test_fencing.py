@@ -43,6 +43,15 @@ def test_a_fence_makes_a_worker_unready_and_lifting_it_makes_it_ready_and_useful
     assert client.result(task, timeout_seconds=30) == "later"
 
 
+def test_an_idle_worker_learns_of_fence_and_unfence_without_waiting_for_a_heartbeat(broker, client, start_worker):
+    worker = start_worker(broker.url, capabilities=["patient"])
+    client.result(client.submit("patient").id, timeout_seconds=30)  # from now on it beats every 200 s
+    eventually(lambda: fence(broker, worker.pod_uid)["outcome"] == "fenced", what="the fence")
+    eventually(lambda: worker.health("/readyz") == 503, what="a fenced worker that is not ready")
+    fence(broker, worker.pod_uid, "unfence")
+    eventually(lambda: worker.health("/readyz") == 200, what="a worker that is ready again")
+
+
 def test_a_worker_that_starts_under_a_fence_is_never_ready(broker, client, start_worker):
     fence(broker, "pod-7")
     worker = start_worker(broker.url, capabilities=["echo"], pod_uid="pod-7", connect=False)

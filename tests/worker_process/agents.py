@@ -25,6 +25,7 @@ async def pass_gate(path):
         await asyncio.sleep(_LOOK_SECONDS)
 
 
+@app.task("patient")
 @app.task("echo")
 async def echo(ctx: Context):
     note(ctx, "ran")
@@ -135,6 +136,8 @@ async def queued_then_failed(ctx: Context):
     if ctx.resume == "second":
         return "resumed from the last"
     await ctx.checkpoint("first")
+    note(ctx, "holding")
+    await pass_gate(ctx.payload)
     pending = asyncio.ensure_future(ctx.checkpoint("second"))
     await asyncio.sleep(0)
     pending.cancel()

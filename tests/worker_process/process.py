@@ -42,7 +42,7 @@ class WorkerProcess:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LEADSMAN_")}
         environment |= {
             "AGENTS_JOURNAL": str(journal.path),
-            "PYTHONPATH": str(_TESTS),
+            "PYTHONPATH": os.pathsep.join([str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "LEADSMAN_BROKER_URL": broker_url,
             "LEADSMAN_CAPABILITIES": ",".join(capabilities),
             "LEADSMAN_SLOTS": str(slots),
