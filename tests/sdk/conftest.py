@@ -19,7 +19,6 @@ CAPABILITIES = [
     {"name": "fail", "max_attempts": 3, **QUICK},
     {"name": "block", "lease_seconds": 2.0, **QUICK},
     {"name": "small", "max_depth": 2, "retry_after_seconds": 1},
-    {"name": "patient", "lease_seconds": 600},
     {"name": "impatient", "lease_seconds": 1.5, "unreachable_seconds": 1.0, **QUICK},
 ]
 

@@ -25,7 +25,6 @@ async def pass_gate(path):
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-@app.task("patient")
 @app.task("echo")
 async def echo(ctx: Context):
     note(ctx, "ran")
