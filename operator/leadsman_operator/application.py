@@ -139,7 +139,7 @@ class Application:
         self._cache, self._index, births = Cache(), PoolIndex(), PodBirths()
         self._events = EventRecorder(self._client, settings.identity, dropped=self._metrics.events_dropped.inc)
         observer = Observer(self._cache, self._state, births)
-        writer = ReplicaWriter(self._client, self._cache, self._leadership, self._metrics)
+        writer = ReplicaWriter(self._client, self._cache, self._leadership, self._events, self._metrics)
         injection = Injection(broker_url=settings.worker_broker_url, audience=settings.audience)
         workloads = Workloads(self._client, self._cache, self._leadership, injection)
         scale_in = ScaleInDriver(
@@ -171,6 +171,7 @@ class Application:
             events=self._events,
             leadership=self._leadership,
             metrics=self._metrics,
+            conflict_quiet_seconds=settings.conflict_quiet_seconds,
         )
         self._capabilities = CapabilityController(
             client=self._client,

@@ -67,6 +67,14 @@ def run(  # noqa: PLR0917 - typer makes the flags from them
         str | None,
         typer.Option(envvar="LEADSMAN_IDENTITY", help="This process in the election. [default: host and a number]"),
     ] = None,
+    conflict_quiet_seconds: Annotated[
+        float,
+        typer.Option(
+            envvar="LEADSMAN_CONFLICT_QUIET_SECONDS",
+            min=0,
+            help="How long another writer of replicas must be quiet before they are taken back, once.",
+        ),
+    ] = 300.0,
     log_level: Annotated[
         str, typer.Option(envvar="LEADSMAN_LOG_LEVEL", help=f"One of {', '.join(logs.LEVELS)}.")
     ] = "info",
@@ -85,6 +93,7 @@ def run(  # noqa: PLR0917 - typer makes the flags from them
         ops_port=ops_port,
         leader_election=leader_election,
         lease_namespace=lease_namespace or _own_namespace(),
+        conflict_quiet_seconds=conflict_quiet_seconds,
     )
     logs.configure(log_level)
     try:

@@ -26,6 +26,8 @@ class OperatorSettings:
     leader_election: bool = True
     lease_namespace: str = "default"
     lease_name: str = "leadsman-operator"
+    conflict_quiet_seconds: float = 300.0
+    """Another writer of a pool's replicas must be quiet for so long before they are taken back, once."""
 
     @property
     def scopes(self) -> tuple[str | None, ...]:

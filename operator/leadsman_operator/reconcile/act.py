@@ -62,12 +62,9 @@ class Actor:
             return None
         now = asyncio.get_running_loop().time()
         agains: list[float | None] = [record.contention.take_back_in(pool.generation, now)]
-        growing = look.decision.action is Action.SCALE_OUT and not record.contention.active
-        if not growing and record.contention.may_take_back(pool.generation, now):
-            agains.append(await self._take_back(look, look.around.deployment))
         # Also before growing: a worker that is kept can take a task at once, a new one only when it has started.
         agains.append(await self._scale_in.step(look, self._observer.fences()))
-        if growing:
+        if look.decision.action is Action.SCALE_OUT and not record.contention.active:
             agains.append(await self._grow(look, look.around.deployment))
         if plan is Plan.APPLY:
             await self._apply(look, look.around.deployment)
@@ -93,16 +90,10 @@ class Actor:
 
     async def _grow(self, look: Look, deployment: Object) -> float | None:
         pool, record, decision = look.pool, look.record, look.decision
-        outcome, managers = await self._writer.write(
-            pool, deployment, decision.replicas, force=not record.took_scale
-        )
-        now = asyncio.get_running_loop().time()
-        if outcome is WriteOutcome.OTHER_WRITER:
-            record.contention.notice(managers, look.around.replicas, pool.generation, now)
-            return 0.0
+        outcome = await self._writer.write(pool, record, deployment, decision.replicas)
         if outcome is not WriteOutcome.WRITTEN:
             return _SOON_SECONDS
-        record.took_scale = True
+        now = asyncio.get_running_loop().time()
         if record.signal_arrived_at is not None:
             self._metrics.signal_to_scale.observe(now - record.signal_arrived_at)
         ages = [part.oldest_age_seconds for part in look.observation.work if part.oldest_age_seconds is not None]
@@ -110,18 +101,6 @@ class Actor:
             self._metrics.enqueue_to_scale.observe(max(ages))
         self._events.record(pool.obj, EventReason.SCALED_OUT, decision.summary, action=decision.action.value)
         return None
-
-    async def _take_back(self, look: Look, deployment: Object) -> float | None:
-        """Take the replicas back from a writer that has been quiet, at its number: sizing goes on from there."""
-        pool, contention = look.pool, look.record.contention
-        other = contention.other
-        outcome, _ = await self._writer.write(pool, deployment, look.around.replicas, force=True)
-        if outcome is not WriteOutcome.WRITTEN or other is None:
-            return _SOON_SECONDS
-        contention.took_back(pool.generation)
-        note = f"replicas of Deployment {pool.model.deployment_name} taken back from {', '.join(other.managers)}"
-        self._events.record(pool.obj, EventReason.TOOK_BACK, note, action="TakeBack")
-        return 0.0
 
     async def _mark(self, look: Look) -> float | None:
         """Mark busy pods and unmark idle ones, as many as the pace allows."""

@@ -160,6 +160,6 @@ def _conflict_text(found: Found) -> str:
     ending = (
         "they were taken back once already; nothing more is done until the pool's spec changes"
         if found.took_back
-        else "they are taken back after five quiet minutes"
+        else "they are taken back when it has been quiet for a while"
     )
     return f"replicas of Deployment {found.deployment} are written by {names}; {ending}"

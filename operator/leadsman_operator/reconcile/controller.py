@@ -43,7 +43,9 @@ class PoolController:
         events: EventRecorder,
         leadership: Leadership,
         metrics: Metrics,
+        conflict_quiet_seconds: float,
     ) -> None:
+        self._conflict_quiet_seconds = conflict_quiet_seconds
         self._cache = cache
         self._index = index
         self._observer = observer
@@ -141,7 +143,7 @@ class PoolController:
         pool, record = look.pool, look.record
         verdicts = conditions(self._found(look))
         self._reporter.bounds(pool, record)
-        self._reporter.announce(pool.obj, record, verdicts)
+        again = self._reporter.announce(pool.obj, record, verdicts)
         self._reporter.measure(pool, look.decision, before, verdicts)
         status = pool_status(
             name=pool.name,
@@ -153,7 +155,8 @@ class PoolController:
             before=record.status.written or pool.obj.get("status") or {},
             now=dt.datetime.now(dt.UTC),
         )
-        return await self._reporter.status(pool.obj, record, status)
+        told = await self._reporter.status(pool.obj, record, status)
+        return min((wait for wait in (again, told) if wait is not None), default=None)
 
     @staticmethod
     def _watch_other_writers(pool: Pool, record: PoolRecord, around: Surroundings, now: float) -> None:
@@ -170,7 +173,7 @@ class PoolController:
         waits_for = record.scale_in.waits_for if isinstance(record.scale_in, Idle) else ""
         return Found(
             spec=look.pool.spec,
-            observation=dataclasses.replace(look.observation, conflict=other is not None),
+            observation=dataclasses.replace(look.observation, conflict=record.contention.active),
             decision=look.decision,
             problem=look.standing.problem,
             refused=record.refusal.message if record.refusal is not None else None,
@@ -190,6 +193,7 @@ class PoolController:
         record = self._records.get(key)
         if record is None or record.uid != uid:
             record = PoolRecord(uid, asyncio.get_running_loop().time())
+            record.contention.quiet_seconds = self._conflict_quiet_seconds
             self._reporter.recall(obj, record)
             record.took_scale = "deploymentRef" not in (obj.get("spec") or {}) or _took_before(obj)
             self._records[key] = record

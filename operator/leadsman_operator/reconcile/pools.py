@@ -54,8 +54,8 @@ class Pool:
 
     @property
     def age_order(self) -> tuple[str, str]:
-        """Sorts pools by age, oldest first."""
-        return str(self.obj["metadata"].get("creationTimestamp") or ""), self.uid
+        """Sorts pools by age, oldest first; those of one second by name."""
+        return str(self.obj["metadata"].get("creationTimestamp") or ""), self.name
 
 
 class PoolIndex:

@@ -9,7 +9,8 @@ from leadsman_operator.reconcile.startup import StartupTimes
 from leadsman_operator.scaling.model import Decision, PoolMemory
 from leadsman_operator.scaling.scale_in import Idle, ScaleInState
 
-YOUNG_SECONDS = 10.0
+YOUNG_SECONDS = 3.0
+"""A pool first looked at so long ago has met its Capability, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,6 @@ class PoolRecord:
     signal_arrived_at: float | None = None
     """When the broker's push came that this look answers."""
 
-    def young(self, now: float) -> bool:
-        """Whether it was first looked at a moment ago."""
-        return now - self.since < YOUNG_SECONDS
+    def young_for(self, now: float) -> float:
+        """How much longer it counts as just made, in seconds."""
+        return max(0.0, self.since + YOUNG_SECONDS - now)

@@ -1,5 +1,6 @@
 """Writing a Deployment's replicas: who may, under which precondition, and what the cache knows afterwards."""
 
+import asyncio
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -8,10 +9,12 @@ import structlog
 from leadsman_operator.kube.cache import REPLICAS_IN_TEMPLATE, REPLICAS_MANAGERS, Cache
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError, UnreachableError
+from leadsman_operator.kube.events import EventReason, EventRecorder
 from leadsman_operator.kube.resources import FIELD_MANAGER, Kind
 from leadsman_operator.kube.scale import ChangedError, OtherWriterError, write_replicas
 from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.pools import Pool
+from leadsman_operator.reconcile.record import PoolRecord
 
 Object = dict[str, Any]
 
@@ -46,31 +49,43 @@ class WriteOutcome(StrEnum):
 class ReplicaWriter:
     """Writes `/scale` as the one manager of the field."""
 
-    def __init__(self, client: KubeClient, cache: Cache, leadership: Leadership, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        cache: Cache,
+        leadership: Leadership,
+        events: EventRecorder,
+        metrics: Metrics,
+    ) -> None:
         self._client = client
         self._cache = cache
         self._leadership = leadership
+        self._events = events
         self._metrics = metrics
 
     async def write(
         self,
         pool: Pool,
+        record: PoolRecord,
         deployment: Object,
         replicas: int,
         *,
         resource_version: str | None = None,
-        force: bool = False,
-    ) -> tuple[WriteOutcome, list[str]]:
-        """Write the number; return what became of it and, on a conflict, the other managers.
+    ) -> WriteOutcome:
+        """Write the number; return what became of it.
 
-        Raises NotLeaderError. Everything else that goes wrong is an outcome: the next look sees the truth.
+        The field is taken by force only where it never was ours (first write to a referenced Deployment) or when
+        another writer's quiet time is over. Raises NotLeaderError. Everything else that goes wrong is an outcome:
+        the next look sees the truth.
         """
         before = int(deployment["spec"].get("replicas") or 0)
-        managers: list[str] = []
+        force = record.contention.taking_back or not record.took_scale
         try:
             scale = await self._send(pool, deployment, replicas, resource_version, force)
         except OtherWriterError as error:
-            outcome, managers = WriteOutcome.OTHER_WRITER, error.managers
+            outcome = WriteOutcome.OTHER_WRITER
+            now = asyncio.get_running_loop().time()
+            record.contention.notice(error.managers, before, pool.generation, now)
         except ChangedError:
             outcome = WriteOutcome.CHANGED
         except (ApiError, UnreachableError) as error:
@@ -84,10 +99,17 @@ class ReplicaWriter:
             outcome = WriteOutcome.FAILED
         else:
             outcome = WriteOutcome.WRITTEN
+            record.took_scale = True
             self._remember(deployment, replicas, scale)
+            self._tell_taken_back(pool, record.contention.written(pool.generation))
         direction = "out" if replicas > before else "in"
         self._metrics.scale_writes.labels(*pool.key, direction, outcome.value).inc()
-        return outcome, managers
+        return outcome
+
+    def _tell_taken_back(self, pool: Pool, managers: tuple[str, ...]) -> None:
+        if managers:
+            note = f"replicas of Deployment {pool.model.deployment_name} taken back from {', '.join(managers)}"
+            self._events.record(pool.obj, EventReason.TOOK_BACK, note, action="TakeBack")
 
     async def _send(
         self, pool: Pool, deployment: Object, replicas: int, resource_version: str | None, force: bool

@@ -47,6 +47,9 @@ _WARNINGS = frozenset(
 )
 
 
+_SETTLES = frozenset({Reason.SIGNAL_LOST, Reason.UNKNOWN_CAPABILITY})
+"""What a pool shows in its first moments, while the Capability that was made with it is still on its way."""
+
 _CHOSEN = frozenset({f"False {Reason.POOL_PAUSED.value}", f"False {Reason.OBSERVING.value}"})
 """States of ScalingActive that somebody chose, and that no other condition shows."""
 
@@ -96,23 +99,24 @@ class Reporter:
         self.announce(obj, record, verdicts)
         await self.status(obj, record, after)
 
-    def announce(self, obj: Object, record: PoolRecord, verdicts: tuple[Verdict, ...]) -> None:
-        """Post an event for every condition that changed its status or its reason."""
+    def announce(self, obj: Object, record: PoolRecord, verdicts: tuple[Verdict, ...]) -> float | None:
+        """Post an event for every condition that changed its status or its reason.
+
+        Returns in how many seconds to look again because something may settle by itself before it is told.
+        """
+        young = record.young_for(asyncio.get_running_loop().time())
+        again = None
         for verdict in verdicts:
             kind = verdict.type.value
             word = f"{verdict.status.value} {verdict.reason.value}"
             said = record.announced.get(kind)
             if said == word:
                 continue
-            good = verdict.reason is Reason.AS_EXPECTED
-            if (
-                verdict.reason is Reason.SIGNAL_LOST
-                and said is None
-                and record.young(asyncio.get_running_loop().time())
-            ):
-                # The queue's rules are still on their way to the broker.
+            if young > 0 and verdict.reason in _SETTLES:
+                again = young
                 continue
             record.announced[kind] = word
+            good = verdict.reason is Reason.AS_EXPECTED
             if verdict.status is ConditionStatus.UNKNOWN or _said_elsewhere(verdict, said):
                 continue
             # A pool that has just been made has nothing to recover from; that it is ready is worth a line.
@@ -124,6 +128,7 @@ class Reporter:
                 verdict.message,
                 warning=verdict.reason in _WARNINGS,
             )
+        return again
 
     def bounds(self, pool: Pool, record: PoolRecord) -> None:
         """Say so when the bounds of the pool were changed, by an edit or by `kubectl scale`."""

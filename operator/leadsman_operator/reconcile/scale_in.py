@@ -164,12 +164,9 @@ class ScaleInDriver:
         pool, record, around = look.pool, look.record, look.around
         if around.deployment is None:
             return ScaleReplied(action.operation, ScaleOutcome.FAILED)
-        outcome, managers = await self._writer.write(
-            pool, around.deployment, action.to_replicas, resource_version=action.resource_version
+        outcome = await self._writer.write(
+            pool, record, around.deployment, action.to_replicas, resource_version=action.resource_version
         )
-        if managers:
-            now = asyncio.get_running_loop().time()
-            record.contention.notice(managers, around.replicas, pool.generation, now)
         if outcome is WriteOutcome.WRITTEN:
             self._events.record(pool.obj, EventReason.SCALED_IN, _lowered(action, look.decision), action="ScaleIn")
         return ScaleReplied(action.operation, _OUTCOMES[outcome])
