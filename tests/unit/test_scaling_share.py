@@ -97,6 +97,20 @@ def test_a_pool_that_cannot_grow_takes_only_what_its_live_slots_can(cannot_grow)
     assert given_to(shares, "b") == {"browser": (7, 7)}
 
 
+def test_a_pool_that_observes_alone_shows_what_it_would_do():
+    alone = share(samples(sample(waiting=10)), [view("a", 3, mode=ScalingMode.OBSERVE)])
+    beside = share(
+        samples(sample(waiting=10)),
+        [
+            view("a", 3, mode=ScalingMode.OBSERVE),
+            view("b", observed={"conflict": True}),
+            view("c", mode=ScalingMode.PAUSED),
+        ],
+    )
+
+    assert given_to(alone, "a") == given_to(beside, "a") == {"browser": (10, 10)}
+
+
 def test_a_pool_whose_workers_lack_the_handler_leaves_the_work_to_others():
     lacking = view(
         "a", 3, observed={"workers": workers(0, 0, 0, capability="llm")}, capabilities=("browser", "llm")
@@ -120,7 +134,7 @@ def test_a_slot_counts_once_over_all_its_capabilities():
         1,
         observed={"workers": workers(0, capability="browser", capabilities=("browser", "llm"))},
         capabilities=("browser", "llm"),
-        mode=ScalingMode.OBSERVE,
+        mode=ScalingMode.PAUSED,
     )
 
     shares = share(samples(sample(waiting=5), sample("llm", waiting=5)), [both])

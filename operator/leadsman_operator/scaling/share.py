@@ -3,7 +3,8 @@
 Once per sample, capabilities and pools in the order of their names: first one task for every free live slot; then
 to each pool as many tasks as keep its slots within `maxReplicas * slotsPerWorker`, and the rest to the next one.
 The last that takes new work gets what is left: it is the one that shows `AtMaxReplicas`. A pool that cannot grow -
-paused, observing, in conflict, failing, out of quota, or without a handler - gets what its live slots can take.
+paused, observing, in conflict, failing, out of quota, or without a handler - gets what its live slots can take. If
+there is no other, a pool that observes is given the rest all the same: it shows what it would do with it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ class Shares:
     work: Mapping[str, tuple[CapabilityWork, ...]]
     """Pool -> its part of each of its capabilities that the sample knows, in the order of the pool's list."""
     unserved: Mapping[str, int]
-    """Capability -> waiting tasks for which no pool may grow."""
+    """Capability -> waiting tasks that are no pool's."""
 
 
 @dataclass(slots=True)
@@ -71,6 +72,8 @@ class _Pool:
     view: PoolView
     leased: Mapping[str, int]
     takes: frozenset[str]
+    would_take: frozenset[str]
+    """If it did not only observe."""
     parts: dict[str, _Part] = field(default_factory=dict)
     rules: dict[str, SlotRule] = field(default_factory=dict)
 
@@ -89,7 +92,12 @@ class _Pool:
 def share(capabilities: Mapping[str, CapabilitySample], pools: Sequence[PoolView]) -> Shares:
     """Divide the work of `capabilities` over `pools`, all of one namespace."""
     ordered = [
-        _Pool(view, leased_by_capability(view.observation), takes_new_work(view))
+        _Pool(
+            view,
+            leased_by_capability(view.observation),
+            takes=may_grow_for(view, ScalingMode.ACTIVE),
+            would_take=may_grow_for(view, ScalingMode.OBSERVE),
+        )
         for view in sorted(pools, key=_name)
     ]
     pots = {
@@ -101,6 +109,8 @@ def share(capabilities: Mapping[str, CapabilitySample], pools: Sequence[PoolView
     unserved: dict[str, int] = {}
     for name, pot in pots.items():
         takers = [pool for pool in ordered if name in pool.takes]
+        # With nobody to do the work, those that only observe show what they would do.
+        takers = takers or [pool for pool in ordered if name in pool.would_take]
         for pool in takers:
             _take(pool, name, pot, pots, last=pool is takers[-1])
         if pot.waiting:
@@ -108,11 +118,11 @@ def share(capabilities: Mapping[str, CapabilitySample], pools: Sequence[PoolView
     return Shares({pool.view.spec.name: tuple(_work(pool, capabilities)) for pool in ordered}, unserved)
 
 
-def takes_new_work(view: PoolView) -> frozenset[str]:
-    """Give the capabilities for which the pool may grow."""
+def may_grow_for(view: PoolView, mode: ScalingMode) -> frozenset[str]:
+    """Give the capabilities for which the pool may grow, if it is in this mode."""
     spec, observation = view.spec, view.observation
     if (
-        spec.mode is not ScalingMode.ACTIVE
+        spec.mode is not mode
         or observation.conflict
         or observation.quota_exceeded
         or census(observation).mostly_failing
