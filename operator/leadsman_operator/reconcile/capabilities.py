@@ -179,9 +179,9 @@ class CapabilityController:
     async def _tell(self, obj: Object) -> None:
         key, uid = key_of(obj), obj["metadata"]["uid"]
         told = self._told.get(key)
-        if told is None or told.uid != uid:
-            told = self._told[key] = _Told(uid, obj.get("status") or {}, float("-inf"), _announced(obj))
         now = asyncio.get_running_loop().time()
+        if told is None or told.uid != uid:
+            told = self._told[key] = _Told(uid, obj.get("status") or {}, now, _announced(obj))
         verdict = self._verdict(obj)
         after = self._status(obj, verdict, told.written)
         decisive = (after["conditions"], after.get("observedGeneration"))

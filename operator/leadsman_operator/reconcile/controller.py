@@ -16,7 +16,7 @@ from leadsman_operator.reconcile.conditions import Found, conditions, invalid
 from leadsman_operator.reconcile.look import Look
 from leadsman_operator.reconcile.observe import Observer, Surroundings
 from leadsman_operator.reconcile.pools import Pool, PoolIndex
-from leadsman_operator.reconcile.record import PoolRecord
+from leadsman_operator.reconcile.record import PoolRecord, StatusMemory
 from leadsman_operator.reconcile.replicas import Leadership
 from leadsman_operator.reconcile.reporting import Reporter
 from leadsman_operator.reconcile.status import pool_status
@@ -192,7 +192,8 @@ class PoolController:
         uid = obj["metadata"]["uid"]
         record = self._records.get(key)
         if record is None or record.uid != uid:
-            record = PoolRecord(uid, asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            record = PoolRecord(uid, now, StatusMemory(now))
             record.contention.quiet_seconds = self._conflict_quiet_seconds
             self._reporter.recall(obj, record)
             record.took_scale = "deploymentRef" not in (obj.get("spec") or {}) or _took_before(obj)

@@ -25,8 +25,9 @@ class Refusal:
 class StatusMemory:
     """What was last written to the status, and when."""
 
+    written_at: float
+    """When, on the caller's monotonic clock; what an earlier leader wrote counts as written when we began."""
     written: dict[str, Any] | None = None
-    written_at: float = float("-inf")
 
 
 @dataclass(slots=True)
@@ -36,11 +37,11 @@ class PoolRecord:
     uid: str
     since: float
     """When it was first looked at, on the caller's monotonic clock."""
+    status: StatusMemory
     memory: PoolMemory = field(default_factory=PoolMemory)
     scale_in: ScaleInState = field(default_factory=Idle)
     contention: Contention = field(default_factory=Contention)
     startup: StartupTimes = field(default_factory=StartupTimes)
-    status: StatusMemory = field(default_factory=StatusMemory)
     pace: Pace = field(default_factory=Pace)
     decision: Decision | None = None
     refusal: Refusal | None = None
