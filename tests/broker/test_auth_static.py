@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from broker_process import BrokerClient, BrokerStartError
+from broker_process import BrokerClient, BrokerProcess, BrokerStartError
 from leadsman.wire.problems import Problem
 
 TOKENS = {
@@ -58,16 +58,13 @@ MAY = {
 }
 
 
-@pytest.fixture
-def tokens_file(tmp_path):
-    path = tmp_path / "tokens.json"
-    path.write_text(json.dumps(FILE))
-    return path
-
-
-@pytest.fixture
-def secured(start_broker, tokens_file):
-    return start_broker(auth="static", args=["--tokens-file", str(tokens_file)], memory=True)
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("secured-broker")
+    (folder / "tokens.json").write_text(json.dumps(FILE))
+    args = ["--tokens-file", str(folder / "tokens.json")]
+    with BrokerProcess(folder, auth="static", args=args, memory=True) as broker:
+        yield broker
 
 
 async def allowed(broker, token, namespace="default"):

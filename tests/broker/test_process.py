@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import sqlite3
@@ -10,6 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -186,6 +188,18 @@ async def test_what_was_accepted_before_sigterm_is_there_afterwards(lone_client,
 
     assert (await lone_client.queue())["ready"] >= len(accepted)
     assert (await lone_client.task(accepted[-1]))["state"] == "ready"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process namespace of its own needs root")
+def test_sigterm_ends_it_as_the_first_process_of_a_container_too():
+    serve = [sys.executable, "-m", "leadsman_broker.cli", "serve", "--memory", "--port", "0", "--ops-port", "0"]
+    command = ["unshare", "--pid", "--fork", "--kill-child", *serve]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as outer:
+        assert "listening" in outer.stdout.readline()
+        (inner,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+        assert Path(f"/proc/{inner}/status").read_text().split("NSpid:")[1].split()[1] == "1"
+        os.kill(int(inner), signal.SIGTERM)
+        assert outer.wait(20) == 0
 
 
 def test_the_operations_port_says_alive_and_ready(broker):

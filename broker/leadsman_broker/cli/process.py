@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -66,6 +67,7 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             # Also what makes it correct as PID 1, where the kernel's default is to ignore both.
             loop.add_signal_handler(number, self._stopping.set)
+        _raise_file_limit()
         capabilities = read_capabilities(settings.capabilities_file) if settings.capabilities_file else {}
         authenticator = self._authenticator()
         async with contextlib.AsyncExitStack() as stack:
@@ -214,6 +216,13 @@ async def _configure(engine: Engine, capabilities: Capabilities) -> None:
             commands.append(Configure(namespace, known.generation + 1, wanted))
     if commands:
         await engine.submit(commands)
+
+
+def _raise_file_limit() -> None:
+    """Allow as many sockets as the system does: every worker keeps two, and the usual soft limit is 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _announce(host: str, api: socket.socket, ops: socket.socket) -> None:

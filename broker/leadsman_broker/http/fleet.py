@@ -3,6 +3,8 @@
 import asyncio
 from typing import cast
 
+import structlog
+
 from leadsman.wire.capabilities import CapabilitiesReply, CapabilitiesRequest, CapabilitiesView
 from leadsman.wire.stats import StatsSnapshot
 from leadsman.wire.workers import FenceReply, FenceRequest, UnfenceReply, UnfenceRequest, UnfenceResult
@@ -22,6 +24,9 @@ _STREAM_HEADERS = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+log = structlog.get_logger()
 
 
 class FleetCalls:
@@ -86,6 +91,15 @@ class FleetCalls:
         command = Configure(exchange.namespace, request.generation, tuple(request.capabilities))
         (outcome,) = await self._engine.submit([command])
         configured = cast("Configured", outcome)
+        log.info(
+            "capabilities pushed",
+            namespace=exchange.namespace,
+            by=exchange.principal.name,
+            generation=request.generation,
+            applied=configured.applied,
+            count=len(request.capabilities),
+            retained=list(configured.retained),
+        )
         return json_response(
             CapabilitiesReply(
                 generation=configured.generation,
@@ -109,6 +123,8 @@ class FleetCalls:
         command = Fence(request.operation, tuple(request.pod_uids), request.ttl_seconds)
         (outcomes,) = await self._engine.submit([command])
         results = [views.fence_result(outcome) for outcome in cast("list[Fenced]", outcomes)]
+        for result in results:
+            log.info("fence", operation=request.operation, pod_uid=result.pod_uid, outcome=result.outcome.value)
         return json_response(FenceReply(epoch=self._engine.feed.epoch, results=results))
 
     async def unfence(self, exchange: Exchange) -> Response:
@@ -117,6 +133,7 @@ class FleetCalls:
         command = Unfence(tuple(request.pod_uids), request.operation)
         (outcomes,) = await self._engine.submit([command])
         lifted = cast("list[bool]", outcomes)
+        log.info("unfence", operation=request.operation, pod_uids=request.pod_uids, lifted=lifted)
         results = [
             UnfenceResult(pod_uid=pod_uid, lifted=each)
             for pod_uid, each in zip(request.pod_uids, lifted, strict=True)
@@ -135,6 +152,8 @@ class FleetCalls:
             await asyncio.wait({writing, gone, dropped}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             feed.unsubscribe(reader)
+            if reader.dropped.is_set():
+                log.warning("a reader of the stats did not keep up and was dropped", by=exchange.principal.name)
             for task in (writing, gone, dropped):
                 task.cancel()
             await asyncio.gather(writing, gone, dropped, return_exceptions=True)
