@@ -4,19 +4,10 @@ import asyncio
 
 import pytest
 
-from broker_process import BrokerClient, eventually_async
-from leadsman.wire.base import Reply
+from broker_process import BrokerClient, eventually_async, strictly
 from leadsman.wire.leases import HeartbeatReply, LeaseReply, SettleReply
 
 PAYLOAD = {"text": "süß \u0001 \"'\\", "numbers": [1, 1.5, -0.0, 10**30, 1e-7], "none": None, "nested": {"a": []}}
-
-
-def strictly(model, data):
-    """Validate a reply so that a field the wire model does not know fails too."""
-    assert issubclass(model, Reply)
-    parsed = model.model_validate(data)
-    assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == data
-    return parsed
 
 
 async def test_a_lease_carries_all_a_handler_needs(client):

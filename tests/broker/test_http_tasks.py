@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker_process import BrokerClient, eventually_async
+from broker_process import BrokerClient, eventually_async, strictly
 from leadsman.wire.tasks import SubmitReply, TaskList, TaskView
 
 
@@ -16,7 +16,7 @@ async def test_a_batch_is_answered_in_order(client):
     )
 
     assert reply.status == 200
-    first, second, third = SubmitReply.model_validate(reply.json).results
+    first, second, third = strictly(SubmitReply, reply.json).results
     assert (first.accepted, first.state) == (True, "ready")
     assert (second.accepted, second.code) == (False, "unknown_capability")
     assert "nowhere" in second.reason

@@ -7,7 +7,7 @@ def test_x(broker: BrokerProcess):
     broker.restart()    # same port, same data
 """
 
-from .client import BrokerClient, Reply, StreamEvent
+from .client import BrokerClient, Reply, StreamEvent, strictly
 from .fixtures import broker, start_broker
 from .process import BrokerProcess, BrokerStartError, free_port
 from .waiting import eventually, eventually_async
@@ -23,4 +23,5 @@ __all__ = [
     "eventually_async",
     "free_port",
     "start_broker",
+    "strictly",
 ]

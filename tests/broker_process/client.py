@@ -7,11 +7,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import aiohttp
 
+from leadsman.wire import base as wire
+
 Json = dict[str, Any]
+
+Model = TypeVar("Model", bound=wire.Reply)
 
 _ATTEMPTS = itertools.count(1)
 
@@ -34,6 +38,13 @@ class Reply:
         """The code of a problem document."""
         found: str = self.json["code"]
         return found
+
+
+def strictly(model: type[Model], data: Json) -> Model:
+    """Validate a reply so that a field the wire model does not know, or gives another form, fails too."""
+    parsed = model.model_validate(data)
+    assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == data
+    return parsed
 
 
 @dataclass(frozen=True)

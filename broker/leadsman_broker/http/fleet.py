@@ -58,6 +58,14 @@ class FleetCalls:
             Route("GET", "/v1/stats", self.stats, _OPERATORS, "Read all stats", reply=StatsSnapshot),
             Route(
                 "GET",
+                "/v1/namespaces/{namespace}/stats",
+                self.namespace_stats,
+                _READERS,
+                "Read the stats of a namespace",
+                reply=StatsSnapshot,
+            ),
+            Route(
+                "GET",
                 "/v1/stats/stream",
                 self.stream,
                 _OPERATORS,
@@ -116,6 +124,10 @@ class FleetCalls:
     async def stats(self, exchange: Exchange) -> Response:
         """Sample everything; waits for no commit."""
         return json_response(self._engine.feed.snapshot())
+
+    async def namespace_stats(self, exchange: Exchange) -> Response:
+        """Sample one namespace; waits for no commit."""
+        return json_response(self._engine.feed.snapshot(exchange.namespace))
 
     async def fence(self, exchange: Exchange) -> Response:
         """Fence pods."""

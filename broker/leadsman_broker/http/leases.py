@@ -161,8 +161,7 @@ class LeaseCalls:
 
     async def _settle(self, commands: Sequence[Ack | Nack | Release]) -> Response:
         outcomes = await self._engine.submit(commands)
-        results = [views.settle_result(outcome) for outcome in cast("list[Settled]", outcomes)]
-        return json_response(SettleReply(results=results))
+        return Response(views.settle_reply(cast("list[Settled]", outcomes)))
 
 
 def _checkpoint(item: CarriesCheckpoint) -> bytes | None:

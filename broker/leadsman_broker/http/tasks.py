@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from pydantic_core import to_json
@@ -21,7 +22,7 @@ from leadsman.wire.tasks import (
 from leadsman_broker.auth import Role
 from leadsman_broker.core.commands import Cancel, Enqueue, NewTask, Redrive
 from leadsman_broker.core.fingerprint import fingerprint
-from leadsman_broker.core.results import Cancelled, Redriven, SubmitOutcome
+from leadsman_broker.core.results import Cancelled, Redriven, Saturated, SubmitOutcome
 from leadsman_broker.engine import Engine
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, bad_query, json_response
@@ -126,12 +127,13 @@ class TaskCalls:
         request = await exchange.read(SubmitRequest)
         command = Enqueue(exchange.namespace, tuple(_new_task(task) for task in request.tasks))
         (outcomes,) = await self._engine.submit([command], grows=True)
-        results = [views.submit_result(outcome) for outcome in cast("list[SubmitOutcome]", outcomes)]
-        reply = SubmitReply(results=results)
-        waits = [result.retry_after_s for result in results if result.retry_after_s is not None]
+        results = cast("list[SubmitOutcome]", outcomes)
+        reply = Response(views.submit_reply(results))
+        waits = [result.retry_after_s for result in results if isinstance(result, Saturated)]
         if len(waits) == len(results):
-            return json_response(reply, 429, {"retry-after": str(max(waits))})
-        return json_response(reply)
+            wait = max(waits)
+            return replace(reply, status=429, headers=((b"retry-after", str(wait).encode()),))
+        return reply
 
     async def list(self, exchange: Exchange) -> Response:
         """List tasks."""

@@ -1,20 +1,20 @@
 """From what the core and the store say to what travels."""
 
+from collections.abc import Iterable
+
 from pydantic_core import from_json, to_json
 
 from leadsman.wire.dead_letters import RedriveResult
-from leadsman.wire.leases import HeartbeatReply, HeartbeatResult, SettleResult
+from leadsman.wire.leases import HeartbeatReply, HeartbeatResult
 from leadsman.wire.tasks import (
     AttemptCounts,
     HistoryEntry,
-    SubmitResult,
     TaskError,
     TaskState,
     TaskView,
 )
 from leadsman.wire.workers import FenceResult
 from leadsman_broker.core.results import (
-    SATURATED,
     Accepted,
     Fenced,
     Granted,
@@ -28,26 +28,41 @@ from leadsman_broker.engine import LeaseGrant
 from leadsman_broker.store.interface import Delivery, TaskRecord
 
 
-def submit_result(outcome: SubmitOutcome) -> SubmitResult:
-    """Return the answer for one submitted task."""
+def submit_reply(outcomes: Iterable[SubmitOutcome]) -> bytes:
+    """Return the JSON of a `SubmitReply`.
+
+    Written from plain values, as is `settle_reply`: a thousand models that are made only to be written cost more
+    than all the rest of the reply.
+    """
+    return to_json({"results": [_submit_result(outcome) for outcome in outcomes]})
+
+
+def _submit_result(outcome: SubmitOutcome) -> dict[str, str | int]:
     if isinstance(outcome, Accepted):
-        return SubmitResult(
-            accepted=True, id=outcome.id, state=outcome.state, duplicate=True if outcome.duplicate else None
-        )
+        if outcome.duplicate:
+            return {"accepted": True, "id": outcome.id, "state": outcome.state.value, "duplicate": True}
+        return {"accepted": True, "id": outcome.id, "state": outcome.state.value}
     if isinstance(outcome, Saturated):
-        return SubmitResult(accepted=False, reason=SATURATED, retry_after_s=outcome.retry_after_s)
-    return SubmitResult(accepted=False, code=outcome.code, reason=outcome.reason)
+        return outcome.as_dict()
+    return {"accepted": False, "code": outcome.code, "reason": outcome.reason}
 
 
-def settle_result(settled: Settled) -> SettleResult:
-    """Return the answer for one ack, nack or release."""
-    return SettleResult(
-        ok=settled.ok,
-        state=settled.state,
-        code=settled.code,
-        detail=settled.detail,
-        late=True if settled.late else None,
-    )
+def settle_reply(outcomes: Iterable[Settled]) -> bytes:
+    """Return the JSON of a `SettleReply`."""
+    return to_json({"results": [_settle_result(settled) for settled in outcomes]})
+
+
+def _settle_result(settled: Settled) -> dict[str, str | bool]:
+    result: dict[str, str | bool] = {"ok": settled.ok}
+    if settled.state is not None:
+        result["state"] = settled.state.value
+    if settled.code is not None:
+        result["code"] = settled.code
+    if settled.detail is not None:
+        result["detail"] = settled.detail
+    if settled.late:
+        result["late"] = True
+    return result
 
 
 def redrive_result(redriven: Redriven) -> RedriveResult:
