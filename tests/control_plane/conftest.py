@@ -47,6 +47,7 @@ async def client(broker: BrokerProcess) -> AsyncIterator[BrokerClient]:
     """A client of the test's broker, for producers and for looking into it."""
     async with BrokerClient(broker.url) as one:
         yield one
+    _show("broker", broker.log)
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def start_operator(crds: ControlPlane, tmp_path: Path) -> Iterator[Callable[...,
             started += 1
             folder = options.pop("folder", tmp_path / f"operator-{started}")
             operator = OperatorProcess(folder, kubeconfig=crds.kubeconfig, **options)
-            stack.callback(_show, operator)
+            stack.callback(lambda: _show(operator.folder.name, operator.log))
             stack.callback(operator.close)
             return operator.start()
 
@@ -91,7 +92,7 @@ def operator(
     return start_operator(broker_url=broker.url, namespaces=[namespace])
 
 
-def _show(operator: OperatorProcess) -> None:
-    """Print the end of its log: pytest shows what was written only when the test fails."""
-    tail = "\n".join(operator.log.splitlines()[-_SHOWN_LINES:])
-    sys.stdout.write(f"--- {operator.folder.name}\n{tail}\n")
+def _show(name: str, log: str) -> None:
+    """Print the end of a log: pytest shows what was written only when the test fails."""
+    tail = "\n".join(log.splitlines()[-_SHOWN_LINES:])
+    sys.stdout.write(f"--- {name}\n{tail}\n")

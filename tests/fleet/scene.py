@@ -124,7 +124,12 @@ class Scene:
         pods = await self.pools.pods(POOL)
         if len(pods) != size or await self.ready_replicas() != size:
             return f"{len(pods)} pods, {await self.ready_replicas()} of them ready"
-        marked = [pod["metadata"]["name"] for pod in pods if COST in pod["metadata"].get("annotations", {})]
+        marked = [
+            pod["metadata"]["name"]
+            for pod in pods
+            # Busy pods have a high one, so that whoever else lowers the scale spares them.
+            if int(pod["metadata"].get("annotations", {}).get(COST, 0)) < 0
+        ]
         if marked:
             return f"spared pods with a victim's mark: {marked}"
         living = {pod["metadata"]["uid"] for pod in pods}
