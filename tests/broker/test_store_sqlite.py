@@ -1,5 +1,6 @@
 """What is special about the SQLite store: the file, the lock, the log, the disk."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -133,14 +134,23 @@ def test_a_commit_that_fails_leaves_nothing_behind_and_ends_the_store(store):
         store.commit(SOME)
 
 
-def test_a_full_disk_is_told_apart_and_nothing_that_was_accepted_is_lost(folder):
+def fill(rig: Rig, size: int) -> list[str]:
+    """Enqueue until the store is full; return what was accepted."""
+    kept = []
+
+    def accept_for_ever() -> None:
+        while True:
+            kept.append(rig.submit(payload=b"x" * size).id)
+
+    with pytest.raises(StoreFullError, match="is full"):
+        accept_for_ever()
+    return kept
+
+
+def test_a_full_store_is_told_apart_and_nothing_that_was_accepted_is_lost(folder):
     store = SqliteStore(folder)
     store._writer.pragma("max_page_count", 60)
-    rig = Rig(store=store)
-    kept = []
-    with pytest.raises(StoreFullError, match="disk is full"):
-        while True:
-            kept.append(rig.submit(payload=b"x" * 10_000).id)
+    kept = fill(Rig(store=store), 10_000)
     store.close()
     store = SqliteStore(folder)
     try:
@@ -153,23 +163,23 @@ def test_a_full_disk_is_told_apart_and_nothing_that_was_accepted_is_lost(folder)
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A real file system of 16 MiB."""
+def small_disk(tmp_path, request):
+    """A real file system of so many MiB."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
     mount = tmp_path / "small"
     mount.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", mount], capture_output=True, check=False
-    )
+    command = ["mount", "-t", "tmpfs", "-o", f"size={request.param}m", "tmpfs", mount]
+    made = subprocess.run(command, capture_output=True, check=False)
     if made.returncode != 0:
         pytest.skip(f"cannot mount a small file system here: {made.stderr.decode().strip()}")
     yield mount
-    subprocess.run(["umount", mount], check=True)
+    subprocess.run(["umount", "--lazy", mount], check=True)
 
 
+@pytest.mark.parametrize("small_disk", [24], indirect=True)
 def test_a_disk_that_fills_up_refuses_new_work_before_settlements_and_takes_it_again_when_work_is_done(small_disk):
-    store = SqliteStore(small_disk / "data", reserve_bytes=6 * 2**20)
+    store = SqliteStore(small_disk / "data", reserve_bytes=4 * 2**20)
     try:
         rig = Rig(store=store)
         payload = b"x" * 100_000
@@ -188,22 +198,47 @@ def test_a_disk_that_fills_up_refuses_new_work_before_settlements_and_takes_it_a
         store.close()
 
 
-def test_really_running_out_of_disk_is_a_full_store(small_disk):
-    store = SqliteStore(small_disk / "data")
+def take_all_space(folder: Path) -> None:
+    """Fill a disk to its last byte, as another program might."""
+    with (folder / "junk").open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    assert os.statvfs(folder).f_bavail == 0
+
+
+@pytest.mark.parametrize("small_disk", [96], indirect=True)
+def test_a_broker_whose_disk_is_full_to_the_last_byte_starts_again_and_settles(small_disk):
+    folder = small_disk / "data"
+    store = SqliteStore(folder)
     rig = Rig(store=store)
-    kept = []
-    try:
-        with pytest.raises(StoreFullError):
-            while True:
-                kept.append(rig.submit(payload=b"x" * 200_000).id)
-    finally:
-        store.close()
-    (small_disk / "data" / "leadsman.db-wal").unlink(missing_ok=True)
-    store = SqliteStore(small_disk / "data")
+    first = rig.submit(20, payload=b"x" * 200_000)
+    held = rig.lease("w1", slots=10)
+    take_all_space(small_disk)
+    kept = [*(task.id for task in first), *fill(rig, 200_000)]
+    take_all_space(small_disk)  # what the failed commit let go of
+    store.close()
+    take_all_space(small_disk)
+    store = SqliteStore(folder)
     try:
         assert [row.id for row in store.load().tasks] == kept
+        rig = Rig(store=store)
+        assert store.space().low
+        for lease in held:
+            assert rig.ack(lease, b"1").ok
     finally:
         store.close()
+
+
+@pytest.mark.parametrize("small_disk", [4], indirect=True)
+def test_a_start_without_any_space_is_told_in_a_clear_line(small_disk):
+    folder = small_disk / "data"
+    SqliteStore(folder).close()
+    take_all_space(small_disk)
+    for _ in range(2):
+        with pytest.raises(StoreFullError, match=r"disk of .* is full"):
+            SqliteStore(folder)
+    (small_disk / "junk").unlink()
+    SqliteStore(folder).close()
 
 
 def test_the_log_stays_small_under_steady_work(store, folder):

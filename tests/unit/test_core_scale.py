@@ -5,8 +5,8 @@ import os
 import sys
 
 import pytest
-from core_rig import CAPABILITY, NAMESPACE, Rig
 
+from core_rig import CAPABILITY, NAMESPACE, Rig
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.settings import Settings

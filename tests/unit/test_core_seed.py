@@ -13,7 +13,7 @@ from leadsman_broker.core.settings import Settings
 NAMESPACE = "seed"
 CAPABILITIES = ("code", "llm", "search")
 SECOND = 0.25
-"""A tick of the examples in steps of the broker's clock; four steps make a tick, as timers run between ticks too."""
+"""A tick of the examples is four steps of the broker: timers run between ticks too."""
 
 
 @dataclass

@@ -21,6 +21,10 @@ _FIXED = 9
 """Columns of a stored row before its standing."""
 LIVE_COLUMNS = _FIXED + len(Standing._fields)
 ENDED_COLUMNS = LIVE_COLUMNS + 5
+_EPOCH = _FIXED + Standing._fields.index("epoch")
+_HISTORY = _FIXED + Standing._fields.index("history")
+_UNTOUCHED = (0, "", 0, 0, 0, 0, False, False, 0, 0, "", None, None, None, None, None, None, None)
+"""The standing, from the epoch on, of a task to which nothing has happened yet."""
 
 
 def hash_key(key: KeyId) -> bytes:
@@ -31,8 +35,8 @@ def hash_key(key: KeyId) -> bytes:
 def live_row(row: tuple[Any, ...], queues: Queues) -> LiveRow:
     """Read a live row; also the first columns of an ended one."""
     namespace, capability = queues[row[2]]
-    standing = Standing._make(row[_FIXED:LIVE_COLUMNS])
-    if standing.epoch or standing.history:
+    if row[_EPOCH] or row[_HISTORY]:
+        standing = Standing._make(row[_FIXED:LIVE_COLUMNS])
         settled = standing.settled_state
         standing = standing._replace(
             backing_off=bool(standing.backing_off),
@@ -40,6 +44,8 @@ def live_row(row: tuple[Any, ...], queues: Queues) -> LiveRow:
             cancel=bool(standing.cancel),
             settled_state=_STATES[settled] if settled is not None else None,
         )
+    else:  # most rows of a long queue
+        standing = Standing(row[_FIXED], False, row[_FIXED + 2], *_UNTOUCHED)
     return LiveRow(
         row[0],
         row[1],

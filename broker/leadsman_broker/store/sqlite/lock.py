@@ -1,5 +1,6 @@
 """One process per data folder: a lock that the operating system lets go of when the process dies."""
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -24,9 +25,9 @@ class FolderLock:
             holder = self._file.read().strip() or "another process"
             self._file.close()
             raise StoreLockedError(f"{folder} is in use by {holder}; stop it, or use another folder") from None
-        self._file.truncate(0)
-        self._file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        self._file.flush()
+        with contextlib.suppress(OSError):  # on a full disk the lock holds, only its holder stays unnamed
+            os.ftruncate(self._file.fileno(), 0)
+            os.write(self._file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
 
     def release(self) -> None:
         """Let the next one in."""

@@ -24,10 +24,7 @@ BUSY_MILLISECONDS = 5_000
 
 def open_writer(path: Path) -> apsw.Connection:
     """Open the file for writing, make it if it is not there, and check that it is one this program may use."""
-    try:
-        db = apsw.Connection(str(path))
-    except apsw.CantOpenError as error:
-        raise StoreError(f"cannot open {path}: {error}") from error
+    db = apsw.Connection(str(path))
     try:
         db.set_busy_timeout(BUSY_MILLISECONDS)
         _check_version(db, path)

@@ -1,9 +1,9 @@
 """How much more work the disk can take."""
 
-import os
 from pathlib import Path
 
 from leadsman_broker.store.interface import Space
+from leadsman_broker.store.sqlite.failures import free_bytes
 
 RESERVE_BYTES = 64 * 2**20
 """Kept for settlements: below it new work is refused."""
@@ -27,8 +27,7 @@ class SpaceGauge:
 
     def read(self) -> Space:
         """Return the room there is now."""
-        disk = os.statvfs(self._folder)
-        free_on_disk = disk.f_bavail * disk.f_frsize
+        free_on_disk = free_bytes(self._folder)
         free = free_on_disk + self.free_in_file
         need = self._reserve * RESUME if self._low else self._reserve
         self._low = free < need or free_on_disk < need / LOG_SHARE

@@ -8,6 +8,8 @@ from leadsman_broker.core.rows import Changes, Loaded, Needs, Stored
 from leadsman_broker.store.errors import StoreError, StoreFencedError, StoreFullError
 from leadsman_broker.store.interface import Delivery, Space, TaskPage, TaskQuery, TaskRecord
 from leadsman_broker.store.sqlite import writing
+from leadsman_broker.store.sqlite.ballast import Ballast
+from leadsman_broker.store.sqlite.failures import store_error
 from leadsman_broker.store.sqlite.listing import Lister
 from leadsman_broker.store.sqlite.lock import FolderLock
 from leadsman_broker.store.sqlite.opening import open_reader, open_writer, take_over
@@ -16,6 +18,10 @@ from leadsman_broker.store.sqlite.space import RESERVE_BYTES, SpaceGauge
 from leadsman_broker.store.sqlite.statements import SQL
 
 FILE_NAME = "leadsman.db"
+
+BALLAST_BYTES = 16 * 2**20
+BALLAST_SHARE = 4
+"""The ballast is a quarter of the reserve, at most BALLAST_BYTES: room for the log until it is copied back."""
 
 
 class SqliteStore:
@@ -28,28 +34,21 @@ class SqliteStore:
     def __init__(self, folder: Path, *, reserve_bytes: int = RESERVE_BYTES) -> None:
         """Open the folder, made if need be.
 
-        Raises StoreLockedError while another process has it, StoreVersionError for a file of a newer program.
+        Raises StoreLockedError while another process has it, StoreVersionError for a file of a newer program,
+        StoreFullError when there is no space to start.
         """
         folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
         self._lock = FolderLock(folder)
+        self._ballast = Ballast(folder, min(reserve_bytes // BALLAST_SHARE, BALLAST_BYTES))
         try:
-            self._writer = open_writer(folder / FILE_NAME)
-            try:
-                self._generation = take_over(self._writer)
-                self._reading = open_reader(folder / FILE_NAME)
-                self._ids = writing.QueueIds(self._writer)
-                self._reader = Reader(self._reading, self._ids.by_id)
-                self._listing = open_reader(folder / FILE_NAME)
-                self._lister = Lister(self._listing, self._ids.by_id)
-                self._page_size: int = self._writer.pragma("page_size")
-            except BaseException:
-                self._writer.close()
-                raise
+            self._open_or_lighten()
         except BaseException:
             self._lock.release()
             raise
         self._gauge = SpaceGauge(folder, reserve_bytes)
         self._failed = False
+        self._ballast.trim(low=self._gauge.read().low)
 
     @property
     def generation(self) -> int:
@@ -99,11 +98,9 @@ class SqliteStore:
             self._failed = True
             if db.in_transaction:
                 db.execute("ROLLBACK")
-            if isinstance(error, apsw.FullError):
-                raise StoreFullError("the disk is full; nothing of this step was written") from error
-            if isinstance(error, apsw.Error):
-                raise StoreError(f"the commit failed: {error}") from error
-            raise
+            if not isinstance(error, apsw.Error):
+                raise
+            raise store_error(error, self._folder) from error
         self._gauge.free_in_file = self._page_size * int(db.pragma("freelist_count"))
 
     def space(self) -> Space:
@@ -121,3 +118,33 @@ class SqliteStore:
         self._writer.execute(SQL["check_owner"], (changes.next_seq, changes.at, self._generation))
         if self._writer.changes() != 1:
             raise StoreFencedError("a newer process has taken this file over; this one may not write any more")
+
+    def _open_or_lighten(self) -> None:
+        try:
+            self._open()
+        except StoreFullError:
+            if not self._ballast.drop():
+                raise
+            self._open()
+
+    def _open(self) -> None:
+        path = self._folder / FILE_NAME
+        opened: list[apsw.Connection] = []
+        try:
+            self._writer = open_writer(path)
+            opened.append(self._writer)
+            self._generation = take_over(self._writer)
+            self._reading = open_reader(path)
+            opened.append(self._reading)
+            self._listing = open_reader(path)
+            opened.append(self._listing)
+            self._ids = writing.QueueIds(self._writer)
+            self._page_size: int = self._writer.pragma("page_size")
+        except BaseException as error:
+            for connection in opened:
+                connection.close()
+            if isinstance(error, apsw.Error):
+                raise store_error(error, self._folder) from error
+            raise
+        self._reader = Reader(self._reading, self._ids.by_id)
+        self._lister = Lister(self._listing, self._ids.by_id)
