@@ -1,6 +1,7 @@
 """The producer's client against a real broker, async and sync, over networks and brokers that fail."""
 
 import asyncio
+import json
 import multiprocessing
 import threading
 import time
@@ -32,6 +33,13 @@ tokens:
     name: test
     roles: [producer]
     namespaces: [default]
+"""
+
+WORKER_TOKENS = """
+  - token: worker-token-of-the-tests
+    name: workers
+    roles: [worker]
+    namespaces: [default, other]
 """
 
 
@@ -163,6 +171,22 @@ def test_stats_show_the_queues_and_workers_of_the_namespace(broker, client, star
     assert {queue.name: queue.ready for queue in stats.capabilities}["echo"] == 1
     assert {queue.namespace for queue in stats.capabilities} == {"default"}
     assert [(one.pod_uid, one.slots) for one in stats.workers] == [(worker.pod_uid, 3)]
+
+
+def test_stats_of_a_namespace_need_no_operator_and_show_nothing_of_another(start_broker, start_worker, tmp_path):
+    tokens, capabilities = tmp_path / "tokens.yaml", tmp_path / "capabilities.json"
+    tokens.write_text(TOKENS + WORKER_TOKENS)
+    capabilities.write_text(json.dumps({"default": [{"name": "echo"}], "other": [{"name": "echo"}]}))
+    broker = start_broker(
+        auth="static", args=["--tokens-file", str(tokens), "--capabilities-file", str(capabilities)]
+    )
+    for namespace, slots in (("default", 2), ("other", 3)):
+        env = {"LEADSMAN_TOKEN": "worker-token-of-the-tests", "LEADSMAN_NAMESPACE": namespace}
+        start_worker(broker.url, capabilities=["echo"], slots=slots, env=env)
+    with SyncClient(broker.url, token="producer-token-of-the-tests") as client:
+        stats = client.stats()
+    assert [(queue.namespace, queue.name) for queue in stats.capabilities] == [("default", "echo")]
+    assert [(worker.namespace, worker.slots) for worker in stats.workers] == [("default", 2)]
 
 
 def test_threads_share_a_client(broker, client, start_worker):

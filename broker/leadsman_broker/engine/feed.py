@@ -124,18 +124,20 @@ class Feed:
             reader.end()
         self._readers.clear()
 
-    def snapshot(self) -> StatsSnapshot:
-        """Sample everything."""
+    def snapshot(self, namespace: str | None = None) -> StatsSnapshot:
+        """Sample everything, or the queues, workers and fenced workers of one namespace."""
         now = self._clock.now()
         core = self._core
-        queues = (core.queue_stats(key, now) for key in core.queue_keys())
-        workers = (core.worker_stats(key, now) for key in core.worker_keys())
+        queues = (core.queue_stats(key, now) for key in core.queue_keys() if namespace in {None, key[0]})
+        keys = [key for key in core.worker_keys() if namespace in {None, key[0]}]
+        workers = (core.worker_stats(key, now) for key in keys)
+        pods = {key[1] for key in keys}
         return StatsSnapshot(
             epoch=self.epoch,
             sequence=self._sequence,
             capabilities=[queue for queue in queues if queue is not None],
             workers=[worker for worker in workers if worker is not None],
-            fences=core.fence_stats(now),
+            fences=[fence for fence in core.fence_stats(now) if namespace is None or fence.pod_uid in pods],
         )
 
     def subscribe(self, last_event_id: str | None = None) -> Subscription:
