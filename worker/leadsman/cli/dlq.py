@@ -8,6 +8,7 @@ import typer
 from leadsman.cli.exits import Exit
 from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
 from leadsman.cli.output import console, print_json, say, table
+from leadsman.cli.pipes import until_reader_gone
 from leadsman.client import Client
 from leadsman.client.asynchronous import why_ended
 from leadsman.wire.base import MAX_BATCH
@@ -21,6 +22,7 @@ Capability = Annotated[str, typer.Argument(help="The queue.", metavar="CAPABILIT
 
 
 @dlq.command("list")
+@until_reader_gone
 def list_dead(
     capability: Capability,
     *,
@@ -47,6 +49,7 @@ def list_dead(
 
 
 @dlq.command("redrive")
+@until_reader_gone
 def redrive(
     capability: Capability,
     ids: Annotated[

@@ -13,6 +13,7 @@ from leadsman import __version__
 from leadsman.cli.dlq import dlq
 from leadsman.cli.exits import Exit, exit_code
 from leadsman.cli.output import print_error
+from leadsman.cli.pipes import ReaderGoneError
 from leadsman.cli.queues import queues
 from leadsman.cli.submit import submit
 from leadsman.cli.tasks import tasks
@@ -73,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
         return exit_code(error)
     except (KeyboardInterrupt, typer.Abort, asyncio.CancelledError):
         return Exit.INTERRUPTED
-    except BrokenPipeError:
+    except (ReaderGoneError, BrokenPipeError):
         # The reader has what it wanted. Python's own flush at exit must not complain about it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.BROKEN_PIPE

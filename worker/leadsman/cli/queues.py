@@ -10,6 +10,7 @@ from rich.text import Text
 
 from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
 from leadsman.cli.output import age, console, print_json, table
+from leadsman.cli.pipes import until_reader_gone
 from leadsman.client import Client
 from leadsman.wire.leases import WorkerState
 from leadsman.wire.stats import CapabilityStats, StatsSnapshot, WorkerStats
@@ -21,6 +22,7 @@ _COLUMNS = (
 _NUMBERS = _COLUMNS[1:-1]
 
 
+@until_reader_gone
 def queues(
     *,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep showing it until Ctrl-C.")] = False,

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from leadsman.cli.exits import Exit
 from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
 from leadsman.cli.output import as_json, print_json, say
+from leadsman.cli.pipes import until_reader_gone
 from leadsman.client import Client
 from leadsman.client.asynchronous import why_ended
 from leadsman.client.submission import checked
@@ -24,6 +25,7 @@ from leadsman.wire.tasks import SubmitResult, TaskClass, TaskState, TaskSubmit, 
 _WAITING_AT_ONCE = 64
 
 
+@until_reader_gone
 def submit(
     capability: Annotated[str, typer.Argument(help="The queue.", metavar="CAPABILITY")],
     *,

@@ -8,6 +8,7 @@ import typer
 
 from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
 from leadsman.cli.output import as_json, console, print_json, table
+from leadsman.cli.pipes import until_reader_gone
 from leadsman.client import Client
 from leadsman.wire.tasks import TaskView
 
@@ -15,6 +16,7 @@ tasks = typer.Typer(help="Read tasks.")
 
 
 @tasks.command("get")
+@until_reader_gone
 def get(
     task_id: Annotated[str, typer.Argument(help="What `leadsman submit` printed.", metavar="ID")],
     *,
