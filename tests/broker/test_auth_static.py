@@ -45,11 +45,12 @@ CALLS = {
     "redrive": ("POST", "capabilities/work/redrive", {"ids": ["00"]}),
     "read capabilities": ("GET", "capabilities", None),
     "set capabilities": ("PUT", "capabilities", {"generation": 1, "capabilities": [{"name": "work"}]}),
+    "stats of a namespace": ("GET", "stats", None),
     "stats": ("GET", "/v1/stats", None),
     "fence": ("POST", "/v1/workers/fence", {"operation": "o", "pod_uids": ["p"]}),
     "unfence": ("POST", "/v1/workers/unfence", {"pod_uids": ["p"]}),
 }
-READ = {"list tasks", "dead letters", "read capabilities"}
+READ = {"list tasks", "dead letters", "read capabilities", "stats of a namespace"}
 MAY = {
     "producer": READ | {"submit", "redrive"},
     "worker": READ | {"lease", "ack"},

@@ -1,6 +1,7 @@
 """The engine's small pieces: fresh deliveries, randomness, watches, the pace of the stats stream."""
 
 import asyncio
+import time
 from statistics import fmean
 
 import pytest
@@ -16,6 +17,7 @@ from leadsman_broker.core.rows import (
     LiveRow,
     Standing,
 )
+from leadsman_broker.engine.clock import Clock
 from leadsman_broker.engine.fresh import FreshDeliveries
 from leadsman_broker.engine.randomness import SecureRandom
 from leadsman_broker.engine.watch import Watches
@@ -126,3 +128,18 @@ async def test_a_worker_thread_runs_calls_in_order_and_hands_back_what_they_rais
     worker.stop()
 
     assert seen == [1, 2, 3, 4]
+
+
+def test_the_clock_goes_on_from_the_last_commit_when_the_wall_clock_was_set_back():
+    last_commit = time.time() + 3600
+
+    clock = Clock(not_before=last_commit)
+
+    first, second = clock.now(), clock.now()
+    assert last_commit <= first <= second < last_commit + 60
+
+
+def test_the_clock_begins_at_the_wall_clock_otherwise():
+    before = time.time()
+
+    assert before - 1 <= Clock(not_before=before - 3600).now() <= time.time() + 1

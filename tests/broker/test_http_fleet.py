@@ -53,6 +53,23 @@ async def test_namespaces_do_not_see_each_other(lone_client, broker):
         assert len((await other.lease())["leases"]) == 1
 
 
+async def test_the_stats_of_a_namespace_show_nothing_of_another(lone_client, broker):
+    async with BrokerClient(broker.url, namespace="other") as other:
+        await other.configure({"name": "secret"})
+        await other.lease("their-pod", capabilities=["secret"])
+        await lone_client.lease("our-pod")
+        await _fence(lone_client, "their-pod")
+        await _fence(lone_client, "our-pod")
+
+        ours = StatsSnapshot.model_validate(await lone_client.ok("GET", "stats"))
+        theirs = StatsSnapshot.model_validate(await other.ok("GET", "stats"))
+
+    for stats, queue, pod in ((ours, "work", "our-pod"), (theirs, "secret", "their-pod")):
+        assert [found.name for found in stats.capabilities] == [queue]
+        assert [found.pod_uid for found in stats.workers] == [pod]
+        assert [found.pod_uid for found in stats.fences] == [pod]
+
+
 async def test_capabilities_outlive_the_broker(lone_client, broker):
     broker.restart()
     await lone_client.reconnect()

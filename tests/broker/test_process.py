@@ -254,6 +254,7 @@ def test_the_openapi_document_describes_every_call(broker):
         "/v1/namespaces/{namespace}/capabilities",
         "/v1/namespaces/{namespace}/capabilities/{name}/dead",
         "/v1/namespaces/{namespace}/capabilities/{name}/redrive",
+        "/v1/namespaces/{namespace}/stats",
         "/v1/stats",
         "/v1/stats/stream",
         "/v1/workers/fence",
