@@ -46,7 +46,7 @@ class WorkQueue(Generic[K]):
         self._queued: set[K] = set()
         self._running: dict[K, asyncio.Task[None]] = {}
         self._again: set[K] = set()
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._timers: dict[K, tuple[asyncio.Handle, float]] = {}
         self._failures: dict[K, int] = {}
         self._open = False
         self._last_look_at = 0.0
@@ -70,7 +70,7 @@ class WorkQueue(Generic[K]):
     async def stop(self) -> None:
         """Stop taking keys, cancel what runs, and return when it has ended."""
         self._open = False
-        for timer in self._timers.values():
+        for timer, _ in self._timers.values():
             timer.cancel()
         self._timers.clear()
         running = list(self._running.values())
@@ -96,12 +96,13 @@ class WorkQueue(Generic[K]):
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + max(0.0, seconds)
-        timer = self._timers.get(key)
-        if timer is not None:
-            if timer.when() <= due:
+        if key in self._timers:
+            timer, rings_at = self._timers[key]
+            if rings_at <= due:
                 return
             timer.cancel()
-        self._timers[key] = loop.call_at(due, self._ring, key)
+        # The time is kept beside the handle: for one that has come uvloop gives a handle that does not know it.
+        self._timers[key] = (loop.call_at(due, self._ring, key), due)
 
     def forget(self, key: K) -> None:
         """Drop what is remembered of a key that no longer exists."""
@@ -114,8 +115,8 @@ class WorkQueue(Generic[K]):
         self.add(key)
 
     def _cancel_timer(self, key: K) -> None:
-        timer = self._timers.pop(key, None)
-        if timer is not None:
+        if key in self._timers:
+            timer, _ = self._timers.pop(key)
             timer.cancel()
 
     def _dispatch(self) -> None:

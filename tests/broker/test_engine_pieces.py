@@ -5,10 +5,12 @@ import time
 from statistics import fmean
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.wire.tasks import TaskClass, TaskState
+from leadsman_broker.core.core import Changed, Core
 from leadsman_broker.core.rows import (
     AcceptedRow,
     Changes,
@@ -18,6 +20,7 @@ from leadsman_broker.core.rows import (
     Standing,
 )
 from leadsman_broker.engine.clock import Clock
+from leadsman_broker.engine.feed import Feed
 from leadsman_broker.engine.fresh import FreshDeliveries
 from leadsman_broker.engine.randomness import SecureRandom
 from leadsman_broker.engine.watch import Watches
@@ -143,3 +146,20 @@ def test_the_clock_begins_at_the_wall_clock_otherwise():
     before = time.time()
 
     assert before - 1 <= Clock(not_before=before - 3600).now() <= time.time() + 1
+
+
+def test_two_edges_in_one_turn_of_the_loop_that_production_uses_are_pushed_as_one():
+    edge = Changed(queues=frozenset({("ns", "work")}), workers=frozenset(), fences=False, urgent=True)
+
+    async def scenario():
+        clock = Clock()
+        feed = Feed(Core(MemoryStore().load(), clock.now(), SecureRandom()), clock, "epoch")
+        reader = feed.subscribe()
+        feed.note(edge)
+        feed.note(edge)
+        events = [await reader.next(), await reader.next()]
+        await feed.close()
+        return events
+
+    kinds = [event.kind for event in uvloop.run(scenario())]
+    assert kinds == ["snapshot", "delta"]

@@ -5,6 +5,8 @@ import itertools
 import random
 from collections import defaultdict
 
+import uvloop
+
 from leadsman_operator.workqueue import FIRST_BACKOFF_SECONDS, JITTER, MAX_BACKOFF_SECONDS, WorkQueue
 
 
@@ -217,3 +219,18 @@ def test_stop_ends_what_runs_and_takes_nothing_more(virtual_time):
     virtual_time.run(scenario())
     assert looks.running["a"] == 0
     assert "b" not in looks.at
+
+
+def test_a_look_due_now_may_be_asked_for_again_under_the_loop_that_production_uses():
+    looks = Looks()
+
+    async def scenario():
+        queue = WorkQueue(looks)
+        queue.start()
+        for _ in range(2):
+            queue.add_after("a", 0.0)
+        await asyncio.sleep(0.05)
+        await queue.stop()
+
+    uvloop.run(scenario())
+    assert len(looks.at["a"]) == 1

@@ -99,7 +99,8 @@ class Feed:
         self._recent_bytes = 0
         self._credit = _BURST
         self._pushed_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
         self._closed = False
         self._ticker: asyncio.Task[None] | None = None
 
@@ -181,10 +182,12 @@ class Feed:
             wait = _GATHERED_SECONDS - since
         due = now + max(0.0, wait)
         if self._timer is not None:
-            if self._timer.when() <= due:
+            # Kept beside it: for a time that has come uvloop gives a handle that does not know its own.
+            if self._due <= due:
                 return
             self._timer.cancel()
         # Never from within the step: the commit comes first, and the encoding runs while the disk works.
+        self._due = due
         self._timer = loop.call_at(due, self._flush)
 
     def _flush(self) -> None:
