@@ -3,6 +3,8 @@
 import asyncio
 import json
 import multiprocessing
+import subprocess
+import sys
 import threading
 import time
 
@@ -219,6 +221,14 @@ def test_a_forked_process_uses_the_client_it_inherited(client):
     child.join(30)
     assert child.exitcode == 0
     assert client.submit("echo", "again").accepted
+
+
+def test_a_program_that_forgets_to_close_ends_without_complaint(broker):
+    program = f"from leadsman import SyncClient; print(SyncClient({broker.url!r}).submit('echo').accepted)"
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 
 def test_a_closed_client_opens_again(client):

@@ -46,7 +46,17 @@ def test_a_prefix_in_the_address_is_kept_and_parts_are_escaped():
 
 
 @pytest.mark.parametrize(
-    "url", ["broker:8080", "ftp://x", "http://", "http://x:99999", "http://x/?a=1", "http://[::1"]
+    "url",
+    [
+        "broker:8080",
+        "ftp://x",
+        "http://",
+        "http://x:99999",
+        "http://x/?a=1",
+        "http://[::1",
+        "http://a b",
+        "http://" + "x" * 70,
+    ],
 )
 def test_an_address_no_broker_can_have_is_refused(url):
     with pytest.raises(ConfigurationError, match="is no broker address; it looks like http"):
@@ -61,6 +71,12 @@ def test_a_wrong_namespace_is_refused():
 def test_a_token_and_a_token_file_together_are_refused():
     with pytest.raises(ConfigurationError, match="not both"):
         resolve(token="a", token_file="b", environment={})
+
+
+@pytest.mark.parametrize("token", ["a b", "a\nb", "ü", " "])
+def test_a_token_that_no_header_can_carry_is_refused(token):
+    with pytest.raises(ConfigurationError, match="printable ASCII"):
+        resolve(token=token, environment={})
 
 
 def test_a_rotated_token_is_read_again(tmp_path):

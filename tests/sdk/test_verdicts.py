@@ -55,7 +55,9 @@ def test_an_error_after_being_told_to_stop_is_still_a_failure():
     assert raised(OSError("disk"), StopReason.DRAINING) == Failed(task_error("OSError", "disk"))
 
 
-@pytest.mark.parametrize(("given_seconds", "sent"), [(-3, 0.0), (math.nan, None), (math.inf, 31_536_000.0)])
+@pytest.mark.parametrize(
+    ("given_seconds", "sent"), [(-3, 0.0), (math.nan, None), (math.inf, 31_536_000.0), ("soon", None), ([], None)]
+)
 def test_a_delay_out_of_bounds_is_brought_within(given_seconds, sent):
     assert raised(Retry(after_s=given_seconds), None).retry_after_seconds == sent
 
@@ -74,6 +76,14 @@ def test_whatever_a_handler_puts_into_an_error_fits_the_wire(message, kind):
     assert len(error.message) <= 4096
     error.model_dump_json()
     assert "\x00" not in error.message
+
+
+def test_an_exception_whose_message_cannot_be_shown_is_still_a_failure():
+    class BrokenError(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert raised(BrokenError(), None).error.message == "(its message cannot be shown)"
 
 
 def test_a_reason_that_is_too_long_is_cut():

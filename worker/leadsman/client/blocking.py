@@ -1,6 +1,7 @@
 """The producer's client for plain programs: the same calls, each waiting for its answer."""
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Coroutine, Iterable, Sequence
@@ -26,6 +27,7 @@ class _Engine:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="leadsman-client", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(call, self._loop)
@@ -36,6 +38,10 @@ class _Engine:
             raise
 
     def close(self) -> None:
+        """Close once; also at the end of a program that forgot to. A forked child has nothing of this to close."""
+        atexit.unregister(self.close)
+        if self.pid != os.getpid() or self._loop.is_closed():
+            return
         self.run(self.client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -90,7 +96,7 @@ class SyncClient:
         """Close the connections and end the thread; a later call opens them again."""
         with self._lock:
             engine, self._engine = self._engine, None
-        if engine is not None and engine.pid == os.getpid():
+        if engine is not None:
             engine.close()
 
     def submit(

@@ -14,6 +14,8 @@ from leadsman.errors import ConfigurationError
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_NAMESPACE = "default"
 
+_HOST = r"[A-Za-z0-9_.:%-]+"
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -49,6 +51,8 @@ def resolve(
     if token is None and token_file is None:
         token_file = env.get("LEADSMAN_TOKEN_FILE") or None
         token = None if token_file else env.get("LEADSMAN_TOKEN") or None
+    if token is not None and not re.fullmatch(r"[\x21-\x7e]+", token := token.strip()):
+        raise ConfigurationError("the token must be one line of printable ASCII; check LEADSMAN_TOKEN")
     if not re.fullmatch(CAPABILITY_PATTERN, where):
         raise ConfigurationError(f"{where!r} is no namespace; check LEADSMAN_NAMESPACE or --namespace")
     return Address(_checked_url(chosen), where, TokenSource(token, Path(token_file) if token_file else None))
@@ -57,7 +61,8 @@ def resolve(
 def _checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        host = (parts.hostname or "").encode("idna").decode()
+        usable = parts.scheme in {"http", "https"} and bool(re.fullmatch(_HOST, host)) and parts.port != 0
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment:

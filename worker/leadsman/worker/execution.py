@@ -1,6 +1,7 @@
 """Running one handler to its verdict: on the loop or in a thread, told to stop when its lease says so."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -75,7 +76,8 @@ def _settled(task: "asyncio.Task[Result]") -> "asyncio.Future[Result]":
 
 
 def _from_any_thread(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
-    loop.call_soon_threadsafe(callback)
+    with contextlib.suppress(RuntimeError):  # a closed loop: the worker has ended, and its handlers with it
+        loop.call_soon_threadsafe(callback)
 
 
 def _task_logger() -> Any:

@@ -104,6 +104,8 @@ class Heartbeats:
         try:
             self._keep_beating()
         except Exception:  # noqa: BLE001  without this thread every lease would be lost unseen
+            if self._stopping.is_set():
+                return
             self._log.exception("the heartbeat thread failed")
             self._fatal("the heartbeat thread failed")
         finally:
@@ -135,7 +137,7 @@ class Heartbeats:
     def _pause(self) -> float:
         """Return how long nothing needs doing, in seconds, unless something wakes the thread."""
         now = time.monotonic()
-        due = max(self._retry_at, self._next_at) - now
+        due = (self._retry_at if self._has_news() else max(self._retry_at, self._next_at)) - now
         return max(0.01, min(due, _MAX_TICK_SECONDS, self._pace()[0] / 8))
 
     def _pace(self) -> tuple[float, float]:
@@ -251,7 +253,7 @@ class Heartbeats:
                 self._tell(held, StopReason.UNREACHABLE)
 
     def _tell(self, held: Held, reason: StopReason) -> None:
-        if held.stop(reason):
+        if not held.settling and held.stop(reason):
             self._log.warning(
                 "the handler is told to stop",
                 reason=str(reason),

@@ -46,6 +46,8 @@ class Held:
         self.token = lease.token
         self.facts = _facts(lease)
         self.renewed_at = time.monotonic()
+        self.settling = False
+        """The handler has ended; only the broker's answer is awaited, and nobody is left to be told to stop."""
         self._wake = wake
         self._lock = threading.Lock()
         self._unsaved: list[Unsaved] = []

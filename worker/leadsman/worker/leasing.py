@@ -85,6 +85,8 @@ class Leasing:
                 continue
             backoff.reset()
             taken = await self._confirmed(self._taken(reply), started)
+            if self._stop.is_set():
+                return taken
             for held in taken:
                 self._run(held)
             if taken or time.monotonic() - started > park / 2 > 0:
@@ -130,7 +132,8 @@ class Leasing:
         if not taken:
             return []
         if self._watch.silent_since(asked_at) > min(held.lease.heartbeat_seconds for held in taken):
-            await asyncio.wrap_future(self._heartbeats.beat_soon())
+            beat = asyncio.wrap_future(self._heartbeats.beat_soon())
+            await self._until_stop(asyncio.wait({beat}))
         lost = [held for held in taken if held.lost]
         for held in lost:
             self._holding.remove(held)

@@ -9,7 +9,9 @@ import traceback
 from leadsman.logs import get_logger
 
 _CONFIRMING_TICKS = 4
-"""A process that was stopped and continued sees a long silence too; a sound loop answers within these."""
+_CONFIRMING_SECONDS = 0.1
+"""A process that was stopped and continued sees a long silence too; a sound loop answers within these ticks, of
+which only those count that lie so far apart."""
 _SHOWN_FRAMES = 6
 
 
@@ -25,6 +27,7 @@ class LoopWatch:
         self._last_gap = (0.0, 0.0)
         """(when it ended, how long it was)"""
         self._over_limit_ticks = 0
+        self._counted_at = 0.0
         self._reported = False
 
     def tick(self, warn_seconds: float, limit_seconds: float) -> bool:
@@ -37,7 +40,11 @@ class LoopWatch:
         if silent > warn_seconds and not self._reported:
             self._reported = True
             self._log.warning("the event loop is blocked", blocked_seconds=round(silent, 2), at=self.where())
-        self._over_limit_ticks = self._over_limit_ticks + 1 if silent > limit_seconds else 0
+        if silent <= limit_seconds:
+            self._over_limit_ticks = 0
+        elif time.monotonic() - self._counted_at >= _CONFIRMING_SECONDS:
+            self._counted_at = time.monotonic()
+            self._over_limit_ticks += 1
         return self._over_limit_ticks > _CONFIRMING_TICKS
 
     def silence(self) -> float | None:

@@ -162,6 +162,7 @@ class Worker:
                 seconds=round(time.monotonic() - started, 3),
                 **_details(verdict),
             )
+            held.settling = True
             await self._settling.settle(held, verdict)
         except Exception:  # a fault of this program must cost one attempt, not the worker
             log.exception("an attempt could not be seen through; its lease is left to expire")

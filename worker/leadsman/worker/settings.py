@@ -1,5 +1,6 @@
 """What one worker process is told: by flags, else by the environment that the operator injects, else defaults."""
 
+import math
 import re
 import secrets
 import socket
@@ -136,6 +137,6 @@ def _number(env: Mapping[str, str], name: str, default: float) -> float:
         found = float(text) if text else default
     except ValueError as error:
         raise ConfigurationError(f"{name} must be a number of seconds, not {text!r}") from error
-    if found != found or found == float("inf"):  # noqa: PLR0124  NaN is the one that differs from itself
+    if not math.isfinite(found):
         raise ConfigurationError(f"{name} must be a number of seconds, not {text!r}")
     return found

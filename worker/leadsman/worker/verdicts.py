@@ -1,6 +1,7 @@
 """How an attempt ended, as what is said to the broker. Pure: exceptions and values in, a verdict out."""
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,15 +62,16 @@ def returned(value: Any) -> Verdict:
 
 def raised(error: BaseException, reason: StopReason | None) -> Verdict:
     """Judge a handler that raised, having been told to stop for `reason` or not at all."""
+    message = _message(error)
     if isinstance(error, Retry):
-        return Failed(task_error("Retry", str(error)), retry_after_seconds=_seconds(error.after_s))
+        return Failed(task_error("Retry", message), retry_after_seconds=_seconds(error.after_s))
     if isinstance(error, Dead):
-        return Failed(task_error("Dead", str(error)), retry=False)
+        return Failed(task_error("Dead", message), retry=False)
     if isinstance(error, Release):
-        return GivenBack(_text(str(error), MAX_REASON), _seconds(error.after_s) or 0.0)
+        return GivenBack(_text(message, MAX_REASON), _seconds(error.after_s) or 0.0)
     if isinstance(error, asyncio.CancelledError | TaskCancelled) and reason is not None:
         return Gone() if reason is StopReason.LEASE_LOST else GivenBack(str(reason))
-    return Failed(task_error(type(error).__qualname__, str(error)))
+    return Failed(task_error(type(error).__qualname__, message))
 
 
 def unknown_handler(capability: str, name: str, known: tuple[str, ...]) -> Verdict:
@@ -90,7 +92,17 @@ def _text(text: str, limit: int) -> str:
     return sound if len(sound) <= limit else sound[: limit - 1] + "…"
 
 
-def _seconds(given: float | None) -> float | None:
-    if given is None or given != given:  # noqa: PLR0124  NaN is the one that differs from itself
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  the handler's own __str__ may do anything
+        return "(its message cannot be shown)"
+
+
+def _seconds(given: Any) -> float | None:
+    """Return a delay within bounds; None for None and whatever else is no number."""
+    try:
+        seconds = float(given)
+    except (TypeError, ValueError, OverflowError):
         return None
-    return min(max(0.0, float(given)), MAX_DELAY_SECONDS)
+    return None if math.isnan(seconds) else min(max(0.0, seconds), MAX_DELAY_SECONDS)
