@@ -18,6 +18,7 @@ CAPABILITIES = [
     {"name": "steps", "lease_seconds": 1.5, **QUICK},
     {"name": "fail", "max_attempts": 3, **QUICK},
     {"name": "block", "lease_seconds": 2.0, **QUICK},
+    {"name": "stuck", "lease_seconds": 4.0, **QUICK},
     {"name": "small", "max_depth": 2, "retry_after_seconds": 1},
     {"name": "impatient", "lease_seconds": 1.5, "unreachable_seconds": 1.0, **QUICK},
 ]

@@ -18,6 +18,26 @@ def test_a_handler_that_blocks_the_loop_for_one_and_a_half_leases_keeps_its_task
     assert any("agents.py" in frame and "block" in frame for frame in warning["at"])
 
 
+def test_a_task_that_a_blocked_worker_could_not_take_in_runs_elsewhere_and_only_there(
+    broker, client, start_worker, journal, gate
+):
+    start_worker(broker.url, capabilities=["stuck", "echo"], slots=2)
+    stuck = client.submit("stuck", {"gate": gate.path, "seconds": 7.0}).id
+    eventually(lambda: journal.entries("started", stuck), what="the handler at work")
+    eventually(lambda: client.stats().workers[0].parked, what="a lease call for the other slot")
+    gate.open()
+    eventually(lambda: journal.entries("blocking", stuck), what="a blocked loop")
+    given = client.submit("echo", "given to a worker that does not read").id
+    eventually(lambda: client.get(given).state is TaskState.LEASED, what="the lease nobody reads")
+    other = start_worker(broker.url, capabilities=["echo"])
+    view = client.wait(given, timeout_seconds=30)
+    assert (view.attempts.reclaims, view.attempts.failures) == (0, 0)
+    assert client.result(stuck, timeout_seconds=30) == "blocked"
+    again = client.submit("stuck", {"gate": gate.path, "seconds": 0}).id
+    assert client.result(again, timeout_seconds=30) == "blocked"
+    assert [entry.pid for entry in journal.entries("ran", given)] == [other.pid]
+
+
 def test_a_cpu_bound_sync_handler_keeps_its_task(broker, client, start_worker):
     start_worker(broker.url, capabilities=["block"])
     view = client.wait(client.submit("block", 5.0, name="cpu").id, timeout_seconds=60)

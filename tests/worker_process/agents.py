@@ -197,6 +197,15 @@ async def bad_result(ctx: Context):
     return {"not": {"json": object()}} if ctx.payload == "object" else "x" * 70_000
 
 
+@app.task("stuck")
+async def block_behind_a_gate(ctx: Context):
+    note(ctx, "started")
+    await pass_gate(ctx.payload["gate"])
+    note(ctx, "blocking")
+    time.sleep(ctx.payload["seconds"])  # noqa: ASYNC251  the mistake under test
+    return "blocked"
+
+
 @app.task("block")
 async def block(ctx: Context):
     """Blocks the event loop, as an ordinary mistake does."""

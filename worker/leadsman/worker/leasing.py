@@ -22,6 +22,8 @@ PARK_SECONDS = 25.0
 _ANSWER_SECONDS = 10.0
 """For the reply itself, beyond the parking."""
 _FENCED_EVERY_SECONDS = 1.0
+_LATE_SECONDS = 1.0
+"""A reply read so late is confirmed first; the broker waits longer before it takes a lease for undelivered."""
 _LAST_REPLY_SECONDS = 0.35
 """For a call that is out when the worker is told to go; twice this stays below a second."""
 
@@ -131,7 +133,7 @@ class Leasing:
         """
         if not taken:
             return []
-        if self._watch.silent_since(asked_at) > min(held.lease.heartbeat_seconds for held in taken):
+        if self._watch.silent_since(asked_at) > _LATE_SECONDS:
             beat = asyncio.wrap_future(self._heartbeats.beat_soon())
             await self._until_stop(asyncio.wait({beat}))
         lost = [held for held in taken if held.lost]
