@@ -1,6 +1,7 @@
 """Carrying a decision out: make or apply the Deployment, write the replicas, mark the busy pods."""
 
 import asyncio
+import dataclasses
 
 import structlog
 
@@ -70,6 +71,11 @@ class Actor:
             await self._apply(look, look.around.deployment)
         agains.append(await self._mark(look))
         return min((again for again in agains if again is not None), default=None)
+
+    async def rest(self, look: Look) -> float | None:
+        """Do nothing but end what was begun: lift the fences and costs of a scale-in that is not to go on."""
+        still = dataclasses.replace(look.decision, action=Action.HOLD)
+        return await self._scale_in.step(dataclasses.replace(look, decision=still), self._observer.fences())
 
     async def _create(self, look: Look) -> float | None:
         pool, replicas = look.pool, look.decision.replicas

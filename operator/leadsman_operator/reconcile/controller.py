@@ -97,12 +97,12 @@ class PoolController:
         before, record.decision = record.decision, look.decision
         again: float | None = None
         trouble: Exception | None = None
-        if pool.spec.mode is ScalingMode.ACTIVE and look.standing.problem is None:
-            try:
-                again = await self._actor.act(look)
-            except (ApiError, UnreachableError) as error:
-                # What was found out is told all the same; the queue repeats the look after a pause.
-                trouble = error
+        acting = pool.spec.mode is ScalingMode.ACTIVE and look.standing.problem is None
+        try:
+            again = await (self._actor.act(look) if acting else self._actor.rest(look))
+        except (ApiError, UnreachableError) as error:
+            # What was found out is told all the same; the queue repeats the look after a pause.
+            trouble = error
         record.signal_arrived_at = None
         told = await self._tell(look, before)
         if trouble is not None:

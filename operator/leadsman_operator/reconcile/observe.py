@@ -218,12 +218,13 @@ def pod_sample(pod: Object) -> PodSample:
     """Return what the decision reads of a pod."""
     status = pod.get("status") or {}
     conditions = {c.get("type"): c for c in status.get("conditions") or ()}
-    scheduled = conditions.get("PodScheduled") or {}
+    ready, scheduled = conditions.get("Ready") or {}, conditions.get("PodScheduled") or {}
     annotations = pod["metadata"].get("annotations") or {}
     return PodSample(
         uid=pod["metadata"]["uid"],
         name=pod["metadata"]["name"],
-        ready=(conditions.get("Ready") or {}).get("status") == "True",
+        ready=ready.get("status") == "True",
+        ready_changed=str(ready.get("lastTransitionTime") or ""),
         terminating="deletionTimestamp" in pod["metadata"],
         failing=start_failure(pod) is not None,
         unschedulable=scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",

@@ -50,8 +50,21 @@ _WARNINGS = frozenset(
 _SETTLES = frozenset({Reason.SIGNAL_LOST, Reason.UNKNOWN_CAPABILITY})
 """What a pool shows in its first moments, while the Capability that was made with it is still on its way."""
 
-_CHOSEN = frozenset({f"False {Reason.POOL_PAUSED.value}", f"False {Reason.OBSERVING.value}"})
-"""States of ScalingActive that somebody chose, and that no other condition shows."""
+_TOLD: dict[ConditionType, frozenset[str]] = {
+    # Why decisions are not carried out is mostly a condition of its own; these two somebody chose.
+    ConditionType.SCALING_ACTIVE: frozenset({Reason.POOL_PAUSED.value, Reason.OBSERVING.value}),
+    # A fleet at its minimum or on its way is nothing to read about.
+    ConditionType.SCALING_LIMITED: frozenset(
+        {
+            Reason.AT_MAX_REPLICAS.value,
+            Reason.WORKERS_FAILING.value,
+            Reason.QUOTA_EXCEEDED.value,
+            Reason.WORKERS_IDLE_WHILE_TASKS_WAIT.value,
+            Reason.CAPABILITY_NOT_SERVED.value,
+        }
+    ),
+}
+"""The reasons of these conditions that make an event, and whose end makes one."""
 
 
 class Reporter:
@@ -117,7 +130,7 @@ class Reporter:
                 continue
             record.announced[kind] = word
             good = verdict.reason is Reason.AS_EXPECTED
-            if verdict.status is ConditionStatus.UNKNOWN or _said_elsewhere(verdict, said):
+            if verdict.status is ConditionStatus.UNKNOWN or _no_news(verdict, said):
                 continue
             # A pool that has just been made has nothing to recover from; that it is ready is worth a line.
             if good and said is None and verdict.type is not ConditionType.READY:
@@ -158,10 +171,11 @@ class Reporter:
             metrics.condition.labels(*key, verdict.type.value).set(verdict.status is ConditionStatus.TRUE)
 
 
-def _said_elsewhere(verdict: Verdict, said: str | None) -> bool:
-    """Whether another condition tells the same: why decisions are not carried out is mostly its own condition."""
-    if verdict.type is not ConditionType.SCALING_ACTIVE:
+def _no_news(verdict: Verdict, said: str | None) -> bool:
+    """Whether nobody has to be told: another condition tells it, or a bound does what it is there for."""
+    told = _TOLD.get(verdict.type)
+    if told is None:
         return False
     if verdict.reason is Reason.AS_EXPECTED:
-        return said not in _CHOSEN
-    return f"{verdict.status.value} {verdict.reason.value}" not in _CHOSEN
+        return said is None or said.partition(" ")[2] not in told
+    return verdict.reason.value not in told
