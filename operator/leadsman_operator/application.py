@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import kopf
 import structlog
@@ -226,7 +226,8 @@ class Application:
             clusterwide=not self._settings.namespaces,
             namespaces=self._settings.namespaces,
             stop_flag=stop,
-            identity=kopf.Identity(self._settings.identity) if hasattr(kopf, "Identity") else None,
+            # Else kopf looks up the user's name, which a numeric user of a container does not have.
+            identity=cast(Any, self._settings.identity),
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

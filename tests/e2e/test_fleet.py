@@ -42,6 +42,8 @@ def test_the_task_of_a_killed_worker_is_finished_elsewhere_from_its_checkpoint(w
     pod = next(pod for pod in world.pods(agents, "browser") if victim.worker.startswith(pod.uid))
     world.kill(pod)
     finished = client.wait(victim.id, timeout_seconds=60)
+    again = world.get("pod", pod.name, "--namespace", agents)["status"]["containerStatuses"][0]
+    assert (again["restartCount"], again["ready"]) == (1, True), "the killed worker is up again at the first try"
     assert finished.state == "completed"
     assert finished.attempts.reclaims == 1
     assert finished.attempts.deliveries == 2
