@@ -24,6 +24,7 @@ from leadsman_operator.scaling.model import (
     WorkerSample,
 )
 from leadsman_operator.scaling.scale_in import (
+    LOWER_DEADLINE_SECONDS,
     SETTLE_SECONDS,
     ClearCost,
     Fence,
@@ -80,6 +81,8 @@ class World:
     """Lower the scale at once, with costs but without fence and evidence: what the protocol is there to replace."""
     flapping: bool = False
     """Busy pods fail a readiness probe now and then."""
+    marking: bool = False
+    """Busy pods carry a high deletion cost from their first lease on."""
     fickle: float = 0.0
     """How often another number of workers is wanted."""
 
@@ -88,6 +91,8 @@ class World:
     busy_deleted: list[str] = field(default_factory=list)
     wrong_recorded: list[str] = field(default_factory=list)
     started: int = 0
+    pace: float = 1.0
+    """Seconds that pass at a time, about."""
 
     def __post_init__(self) -> None:
         self.pods = {f"p{index}": Pod(f"p{index}") for index in range(self.size)}
@@ -107,14 +112,18 @@ class World:
         self.events: deque[ScaleInEvent] = deque()
 
     def run(self, steps: int) -> None:
-        """Let so many things happen, one at a time."""
-        for _ in range(steps):
-            self.random.choice(self._choices())()
+        """Let so many things happen, one at a time; how often each happens is drawn once."""
+        choices = self._choices()
+        weights = [self.random.choice((0.2, 1.0, 5.0)) for _ in choices]
+        self.pace = self.random.choice((0.01, 0.1, 1.0))
+        for choice in self.random.choices(choices, weights, k=steps):
+            choice()
 
     def settle(self) -> None:
         """No more work comes; everybody catches up, again and again."""
         self.work = 0
         self.fickle = 0.0
+        self.pace = 1.0
         for pod in self._alive():
             pod.leases = 0
             self._change(pod, cost=min(pod.cost, 0))
@@ -125,16 +134,12 @@ class World:
     def _choices(self) -> list[Any]:
         return [
             self._lease,
-            self._lease,
             self._finish,
-            self._probe,
             self._probe,
             self._control,
             self._deploy,
             self._status,
             self._look,
-            self._look,
-            self._request,
             self._request,
             self._change_of_mind,
             lambda: self._read(self.controller),
@@ -154,7 +159,7 @@ class World:
 
     def _tick(self) -> None:
         """Time passes, and whatever is older than a cache may lag has reached it and been acted on."""
-        self.now += self.random.choice((0.05, 0.3, 2.0))
+        self.now += self.random.choice((0.5, 1.0, 2.0)) * self.pace
         due = bisect_right(self.logged_at, self.now - SETTLE_SECONDS)
         if due > self.controller.position:
             self.controller.read(self.log, due - self.controller.position)
@@ -171,7 +176,8 @@ class World:
             pod = self.random.choice(idle)
             self.work -= 1
             pod.leases = 1
-            self._change(pod, cost=BUSY_COST)
+            if self.marking:
+                self._change(pod, cost=BUSY_COST)
 
     def _finish(self) -> None:
         busy = [pod for pod in self._alive() if pod.leases]
@@ -269,7 +275,7 @@ class World:
             return
         events = [self.events.popleft() for _ in range(len(self.events))]
         self.state, actions = advance(self.state, self._view(), events, self.now)
-        self.requests.extend(actions)
+        self.requests.extend((self.now, action) for action in actions)
         if self.target > self.deployment_replicas:
             self.deployment_replicas = self.target
             self.deployment_version += 1
@@ -334,10 +340,11 @@ class World:
         """Carry out the oldest request; its reply waits to be taken in."""
         if not self.requests:
             return
-        request = self.requests.popleft()
+        asked_at, request = self.requests.popleft()
         match request:
             case Fence(operation=operation, pod_uids=uids):
-                fenced = {uid for uid in uids if not self.pods[uid].leases and uid not in self.fences}
+                free = {uid for uid in uids if not self.pods[uid].leases}
+                fenced = {uid for uid in free if self.fences.get(uid, operation) == operation}
                 self.fences.update(dict.fromkeys(fenced, operation))
                 self.events.append(FenceReplied(operation, "e", frozenset(fenced)))
             case Unfence(operation=operation, pod_uids=uids):
@@ -353,7 +360,8 @@ class World:
                         self._change(self.pods[pod.uid], cost=0)
             case LowerScale(operation=operation, to_replicas=to, resource_version=version):
                 outcome = ScaleOutcome.CONFLICT
-                if version == str(self.deployment_version):
+                in_time = self.now - asked_at < LOWER_DEADLINE_SECONDS
+                if in_time and version == str(self.deployment_version):
                     self.deployment_replicas = to
                     self.deployment_version += 1
                     outcome = ScaleOutcome.LOWERED

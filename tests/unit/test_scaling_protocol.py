@@ -425,12 +425,32 @@ def test_the_old_number_still_seen_after_the_write_is_not_a_new_one():
     assert isinstance(scene.state, Verifying)
 
 
-def test_those_that_nobody_took_are_lifted_at_the_deadline():
+def test_a_lower_number_that_was_never_seen_is_not_waited_for_for_ever():
+    scene = Scene()
+    scene.step()
+    scene.step(scene.fenced())
+    scene.turned()
+    scene.step()
+    scene.step(scene.lowered())
+    scene.target = 5
+
+    assert scene.step(wait=29) == ()
+    assert [type(action) for action in scene.step(wait=1)] == [Unfence, ClearCost]
+    assert isinstance(scene.state, Idle)
+
+
+def test_while_the_controller_has_not_chosen_the_fences_are_renewed_and_never_lifted():
     scene = lowered_scene()
+    operation = scene.state.operation.id
 
-    actions = scene.step(wait=30)
+    for _ in range(5):
+        assert scene.step(wait=30) == (Fence(operation, ("pod-0", "pod-1")),)
+        assert scene.step(scene.fenced()) == ()
 
-    assert [type(action) for action in actions] == [Unfence, ClearCost]
+    scene.pod("pod-0", terminating=True)
+    scene.pod("pod-1", terminating=True)
+    assert scene.step() == ()
+    assert isinstance(scene.state, Idle)
 
 
 def test_to_zero_nobody_chooses_so_no_evidence_is_needed():
@@ -522,6 +542,20 @@ def test_strays_of_a_dead_leader_are_lifted_before_anything_starts():
     scene.fences = {}
     scene.pod("pod-4", deletion_cost=0)
     assert isinstance(scene.step()[0], Fence)
+
+
+def test_strays_stay_fenced_while_the_controller_still_has_to_choose():
+    """The last leader lowered the scale and died; its victims may take no task until somebody has gone."""
+    scene = Scene(target=3)
+    scene.observation = dataclasses.replace(scene.observation, replicas=3)
+    scene.fences = {"pod-0": "of-the-dead", "pod-1": "of-the-dead"}
+    scene.replica_set = dataclasses.replace(scene.replica_set, replicas=3)
+
+    assert scene.step() == ()
+
+    scene.pod("pod-0", terminating=True)
+    scene.pod("pod-3", terminating=True)
+    assert scene.step() == (Unfence("of-the-dead", ("pod-1",)),)
 
 
 def test_costs_that_were_not_written_are_asked_for_again():

@@ -66,7 +66,7 @@ def next_deadline(state: ScaleInState, now: float) -> float | None:
     if isinstance(state, Evidence):
         return min(state.deadline, state.asked_at + RETRY_SECONDS)
     if isinstance(state, Verifying) and state.raised_since is not None:
-        return min(state.deadline, state.raised_since + SETTLE_SECONDS)
+        return min(state.deadline, state.raised_since + _raise_seconds(state))
     return state.deadline
 
 
@@ -92,6 +92,8 @@ def _idle(state: Idle, view: ScaleInView, now: float) -> Step:
     if (replicas, readiness) != (state.replicas, state.readiness):
         state = replace(state, replicas=replicas, readiness=readiness, unchanged_since=now)
     strays = _strays(view)
+    if strays and _deletes(view):
+        return replace(state, waits_for="pods of an earlier operation are still to go"), ()
     if strays:
         if state.lifted_at is not None and now - state.lifted_at < RETRY_SECONDS:
             return state, ()
@@ -144,6 +146,8 @@ def _start(state: Idle, view: ScaleInView, now: float) -> Step:
 
 
 def _fence_replied(state: ScaleInState, event: FenceReplied, view: ScaleInView, now: float) -> Step:
+    if isinstance(state, Verifying) and state.operation.id == event.operation:
+        return state, ()  # a renewal
     if not isinstance(state, Fencing) or state.operation.id != event.operation:
         late = tuple(sorted(event.fenced))
         return state, (Unfence(event.operation, late),) if late else ()
@@ -219,9 +223,13 @@ def _verifying(state: Verifying, view: ScaleInView, now: float) -> Step:
         recorded=state.recorded | {each.pod.uid for each in wrong},
     )
     # Demand came back before anybody had to go, and what is seen of it is old enough to be all there is.
-    called_off = state.raised_since is not None and now - state.raised_since >= SETTLE_SECONDS
-    if len(gone) < state.leaving and now < state.deadline and not called_off:
-        return state, tuple(wrong)
+    called_off = state.raised_since is not None and now - state.raised_since >= _raise_seconds(state)
+    if len(gone) < state.leaving and not called_off:
+        if now < state.deadline:
+            return state, tuple(wrong)
+        # The controller will still choose, whenever it does: nobody may take a task before that.
+        held = tuple(uid for uid in sorted(operation.fenced) if uid in staying)
+        return replace(state, deadline=now + VERIFY_DEADLINE_SECONDS), (*wrong, Fence(operation.id, held))
     spared = replace(
         operation,
         victims=tuple(pod for pod in operation.victims if pod.uid in staying),
@@ -232,11 +240,15 @@ def _verifying(state: Verifying, view: ScaleInView, now: float) -> Step:
 
 
 def _raised_since(state: Verifying, view: ScaleInView, now: float) -> float | None:
-    """Give since when the replicas are seen raised again, with a ReplicaSet and pods that agree."""
-    raised = state.seen_lowered and view.observation.replicas > state.to_replicas
-    if not raised or not _settled(view, _present(view)):
+    """Give since when the replicas are seen raised again, with a ReplicaSet that has nobody to delete."""
+    if view.observation.replicas <= state.to_replicas or _deletes(view):
         return None
     return now if state.raised_since is None else state.raised_since
+
+
+def _raise_seconds(state: Verifying) -> float:
+    """Give how long a higher number must be seen: the old one may still be seen for a while after the write."""
+    return SETTLE_SECONDS if state.seen_lowered else VERIFY_DEADLINE_SECONDS
 
 
 def _wrong_victims(operation: Operation, view: ScaleInView, uids: Iterable[str]) -> list[RecordWrongVictim]:
@@ -283,6 +295,14 @@ def _settled(view: ScaleInView, present: list[PodSample]) -> bool:
         and status.current_replicas == len(present)
         and status.ready_replicas == sum(pod.ready for pod in present)
     )
+
+
+def _deletes(view: ScaleInView) -> bool:
+    """Say whether the controller still has pods to delete: there are more than its ReplicaSet is to have."""
+    wanted = view.observation.replicas
+    if view.replica_set is None:  # a rollout, which has more pods for a while
+        return False
+    return min(wanted, view.replica_set.replicas) < len(_present(view))
 
 
 def _seen(operation: Operation, status: ReplicaSetSample | None) -> bool:

@@ -13,7 +13,7 @@ the replies.
 When all pods are to go, nobody chooses, and Fencing leads to Lowering at once.
 
 Every state but Idle has a deadline. Nothing of an operation has to survive a restart: fences and costs that an Idle
-protocol finds on its pods are strays, and it lifts them.
+protocol finds on its pods are strays, and it lifts them as soon as the controller has nobody left to delete.
 """
 
 from collections.abc import Mapping
@@ -31,6 +31,7 @@ FENCE_DEADLINE_SECONDS = 10.0
 EVIDENCE_DEADLINE_SECONDS = 30.0
 LOWER_DEADLINE_SECONDS = 15.0
 VERIFY_DEADLINE_SECONDS = 30.0
+"""After that the fences are renewed and the waiting goes on: a controller that is late still chooses."""
 SETTLE_SECONDS = 2.0
 """No operation starts sooner after the replicas changed, or a pod came, went or changed its readiness.
 
@@ -99,7 +100,10 @@ class SetDeletionCost:
 
 @dataclass(frozen=True, slots=True)
 class LowerScale:
-    """Write `/scale`, only if this is still the leader; report `ScaleReplied`."""
+    """Write `/scale`, only if this is still the leader; report `ScaleReplied`.
+
+    The write must be done or given up within `LOWER_DEADLINE_SECONDS`: after that the fences may be lifted.
+    """
 
     operation: str
     from_replicas: int
@@ -247,7 +251,7 @@ class Verifying:
     seen_lowered: bool = False
     """The lower number has been read back: a higher one after it is a new one."""
     raised_since: float | None = None
-    """Since when a higher number is seen, and a ReplicaSet that agrees with it."""
+    """Since when a higher number is seen, and a ReplicaSet that has nobody to delete."""
     recorded: frozenset[str] = frozenset()
     """Wrong victims already counted."""
 
