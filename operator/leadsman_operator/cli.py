@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from leadsman_operator import logs
@@ -20,6 +21,8 @@ application = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+_log = structlog.get_logger(__name__)
 
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -100,6 +103,9 @@ def run(  # noqa: PLR0917 - typer makes the flags from them
         asyncio.run(serve(settings))
     except (NoCredentialsError, OSError) as error:
         typer.echo(f"leadsman-operator: {error}", err=True)
+        raise typer.Exit(1) from error
+    except Exception as error:
+        _log.exception("the operator ends")
         raise typer.Exit(1) from error
 
 

@@ -104,12 +104,6 @@ class WorkQueue(Generic[K]):
         # The time is kept beside the handle: for one that has come uvloop gives a handle that does not know it.
         self._timers[key] = (loop.call_at(due, self._ring, key), due)
 
-    def forget(self, key: K) -> None:
-        """Drop what is remembered of a key that no longer exists."""
-        self._cancel_timer(key)
-        self._failures.pop(key, None)
-        self._again.discard(key)
-
     def _ring(self, key: K) -> None:
         self._timers.pop(key, None)
         self.add(key)

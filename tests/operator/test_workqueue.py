@@ -183,24 +183,22 @@ def test_a_look_asks_for_its_own_next_look(virtual_time):
     assert looks.at["a"] == [0.0, 7.0]
 
 
-def test_a_forgotten_key_leaves_nothing_behind(virtual_time):
+def test_a_key_that_wants_no_further_look_leaves_nothing_behind(virtual_time):
     looks = Looks()
-    looks.fails["gone"] = 1
+    looks.fails["gone"] = 3
 
     async def scenario():
         queue = WorkQueue(looks)
         queue.start()
         queue.add("gone")
-        await asyncio.sleep(0.01)
-        queue.forget("gone")
         await asyncio.sleep(100)
         await queue.stop()
         return queue
 
     queue = virtual_time.run(scenario())
-    assert looks.at["gone"] == [0.0]
-    assert not queue._timers
-    assert not queue._failures
+    assert len(looks.at["gone"]) == 4
+    remembered = (queue._timers, queue._failures, queue._again, queue._queued, queue._running, queue._waiting)
+    assert not any(remembered)
 
 
 def test_stop_ends_what_runs_and_takes_nothing_more(virtual_time):

@@ -202,8 +202,8 @@ class PoolController:
 
     def _forget(self, key: Key) -> None:
         record = self._records.pop(key, None)
-        self._metrics.forget_pool(*key)
         if record is not None:
+            self._metrics.forget_pool(*key)
             self._events.forget(record.uid)
 
 
