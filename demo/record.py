@@ -59,5 +59,8 @@ class Record:
         self.workers = {one.id: one for one in sample.workers}
 
     def present_workers(self, pool: str) -> list[WorkerStats]:
-        """Return the pool's workers whose pods are still there: the broker remembers a worker for a while."""
-        return [one for one in self.workers.values() if one.pool == pool and one.pod_uid in self.pods]
+        """Return the pool's worker in each pod that is there: the broker remembers gone ones for a while."""
+        own = [one for one in self.workers.values() if one.pool == pool and one.pod_uid in self.pods]
+        # Of several lives of one pod's container the one that was heard last counts.
+        own.sort(key=lambda one: one.last_heard_seconds, reverse=True)
+        return list({one.pod_uid: one for one in own}.values())

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -76,7 +77,7 @@ class Screen:
 
 def table(record: Record) -> Table:
     """Lay pools and their queues side by side, as last heard."""
-    shown = Table(title=None, expand=False)
+    shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in ("pool", "replicas", "ready", "busy", "idle", "waiting", "running", "done", "reclaimed"):
         shown.add_column(column, justify="left" if column == "pool" else "right")
     for pool in POOLS:

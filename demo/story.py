@@ -180,10 +180,9 @@ class Story:
         for identifier in held:
             view = views.get(identifier)
             if view is not None:
-                steps = "; ".join(
-                    f"{entry.event} ({entry.worker})" if entry.worker else entry.event for entry in view.history
-                )
-                self.told.append(f"{identifier}: {steps}. Result: {view.result}")
+                steps = [f"{entry.event} from {entry.worker}" for entry in view.history if entry.worker]
+                steps.append(f"{view.state} at delivery {view.attempts.deliveries} with {view.result}")
+                self.told.append(f"{identifier}: {', '.join(steps)}")
 
     async def _view(self, identifier: str) -> TaskView | None:
         try:
