@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core_rig import CAPABILITY, NAMESPACE, Rig
+from core_rig import CAPABILITY, NAMESPACE, Rig, check, picture
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core import commands as c
@@ -22,7 +22,6 @@ from leadsman_broker.core.rows import (
     Standing,
     TotalsRow,
 )
-from leadsman_broker.core.tasks import live_row_of
 from leadsman_broker.store.errors import StoreFencedError
 from leadsman_broker.store.interface import Store, TaskQuery
 from leadsman_broker.store.memory import MemoryStore, MemoryTables
@@ -431,26 +430,5 @@ def test_a_core_built_again_from_the_store_equals_the_one_that_wrote_it(store):
             dice.choice([rig.ack, rig.nack, rig.release, lambda lease: rig.nack(lease, retry=False)])(granted)
         if number % 50 == 49:
             again = Core(store.load(), rig.now, random.Random(1), rig.settings)
+            check(again)
             assert picture(again) == picture(rig.core)
-
-
-def picture(core: Core) -> dict:
-    state = core.state
-    rows = {}
-    for seq, row in state.tasks.items():
-        stored = live_row_of(row)
-        rows[seq] = (row.state, stored._replace(standing=stored.standing._replace(lease_expires_at=None)))
-        if row.state is TaskState.READY:
-            neutral = stored.standing._replace(backing_off=False)
-            rows[seq] = (row.state, stored._replace(standing=neutral))
-    queues = {
-        key: {
-            "counts": (queue.ready, queue.delayed, queue.leased, queue.dead, queue.backing_off),
-            "tenants": queue.depth_by_tenant,
-            "rules": (queue.configured, queue.rules),
-            "totals": queue.totals.row()._replace(refused=0),
-        }
-        for key, queue in state.queues.items()
-    }
-    holders = {key: worker.leases for key, worker in state.workers.items() if worker.leases}
-    return {"rows": rows, "queues": queues, "holders": holders, "fences": state.fences, "next": state.next_seq}

@@ -122,6 +122,26 @@ def _token(rig, task_id):
     return f"{row.id}:{row.epoch}:{row.secret}"
 
 
+def test_a_worker_heard_again_since_it_lost_a_lease_is_no_excuse_for_the_next():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100, backoff_seconds=0))
+    rig.submit()
+    rig.lease_one("w1")
+    rig.wait(30)
+    task = rig.row(rig.lease_one("w1").task_id)
+    assert task.poison == 1
+    rig.wait(30)
+    assert (task.poison, task.suspect) == (2, False)
+
+
+def test_the_last_of_the_leases_lost_with_a_worker_is_excused_like_the_first():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100), settings=Settings())
+    tasks = rig.submit(5)
+    rig.lease("dead", slots=5)
+    rig.wait(40)
+    assert [rig.row(task.id).poison for task in tasks] == [0] * 5
+    assert [rig.row(task.id).reclaims for task in tasks] == [1] * 5
+
+
 def test_a_task_that_kills_its_worker_dies_and_its_neighbours_do_not():
     rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100, backoff_seconds=0))
     killer, *others = rig.submit(4)

@@ -164,3 +164,25 @@ def test_many_rows_due_for_removal_go_in_bounded_steps():
         rig.run()
         removed.append(before - len(rig.tables.ended))
     assert removed == [500, 500, 200, 0]
+
+
+def test_a_dead_task_that_is_redriven_in_the_step_that_would_remove_it_lives():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, dead_retention_seconds=1000))
+    task = bury(rig)
+    rig.freeze(999.5)
+    sweep = c.Sweep(before=rig.now + 1)
+    (result,), swept = rig.run([c.Redrive(NAMESPACE, CAPABILITY, (task.id,)), sweep])
+    assert result.redriven
+    assert swept.removed == 0
+    assert rig.lease_one().task_id == task.id
+    assert rig.store.deliveries([task.id])[task.id].payload == b"null"
+
+
+def test_a_dead_task_that_is_removed_in_the_step_that_would_redrive_it_is_gone():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, dead_retention_seconds=1000))
+    task = bury(rig)
+    rig.freeze(999.5)
+    sweep = c.Sweep(before=rig.now + 1)
+    swept, (result,) = rig.run([sweep, c.Redrive(NAMESPACE, CAPABILITY, (task.id,))])
+    assert (swept.removed, result.code) == (1, "unknown_task")
+    assert rig.stats().dead == 0

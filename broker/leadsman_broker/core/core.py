@@ -114,8 +114,8 @@ class Core:
                 case c.Redrive():
                     needs.ended.update(task_id for task_id in command.task_ids if not self._is_live(task_id))
                 case c.Sweep():
-                    needs.purge_before = command.before
-                    needs.purge_limit = command.limit
+                    needs.purge_before = max(needs.purge_before, command.before)
+                    needs.purge_limit = max(needs.purge_limit, command.limit)
                 case _:
                     pass
         return needs

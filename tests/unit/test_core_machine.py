@@ -1,0 +1,262 @@
+"""Any order of anything: the core under random commands, time, stalls and restarts, checked after every step."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+
+from core_rig import CAPABILITY, NAMESPACE, Rig, check, order_of, picture
+from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.tasks import TaskState
+from leadsman.wire.workers import FenceOutcome
+from leadsman_broker.core import commands as c
+from leadsman_broker.core.core import Core
+from leadsman_broker.core.results import Accepted
+from leadsman_broker.core.settings import Settings
+
+QUEUES = (CAPABILITY, "llm")
+WORKERS = ("w1", "w2", "w3", "w4")
+SLOTS = {"w1": 1, "w2": 3, "w3": 3, "w4": 8}
+RULES = {
+    CAPABILITY: {"max_attempts": 4, "max_reclaims": 2, "max_depth": 12},
+    "llm": {"lease_seconds": 4, "attempt_timeout_seconds": 15, "backoff_seconds": 0, "max_attempts": 50},
+}
+workers = st.sampled_from(WORKERS)
+capabilities = st.sampled_from([(CAPABILITY,), ("llm",), QUEUES])
+
+
+class CoreMachine(RuleBasedStateMachine):
+    """Rules say what callers and time may do; the invariants say what must hold whatever they did."""
+
+    accepted = Bundle("accepted")
+    tokens = Bundle("tokens")
+
+    def __init__(self) -> None:
+        super().__init__()
+        rules = [
+            CapabilityConfig(
+                name=name,
+                lowest_band_every=0,
+                completed_retention_seconds=1e7,
+                dead_retention_seconds=1e7,
+                **fields,
+            )
+            for name, fields in RULES.items()
+        ]
+        self.rig = Rig(*rules, settings=Settings(suspect_patience_seconds=20.0, delivery_grace_seconds=1.0))
+        self.rules_in_force = rules
+        self.owed: set[str] = set()
+        self.completed: set[str] = set()
+        self.newest: dict[str, str] = {}
+        self.settled: dict[str, str] = {}
+        self.seen_answers = 0
+
+    def run(self, *commands: c.Command) -> list:
+        results = self.rig.run(commands)
+        for result in results:
+            for outcome in result if isinstance(result, list) else ():
+                if isinstance(outcome, Accepted) and not outcome.duplicate:
+                    self.owed.add(outcome.id)
+        self._look_at_answers()
+        return results
+
+    def _look_at_answers(self) -> None:
+        """Nothing completed is delivered again, no token comes twice, and the best ready task goes first."""
+        granted = [
+            lease
+            for number, answer in enumerate(self.rig.answers.values())
+            if number >= self.seen_answers
+            for lease in answer.leases
+        ]
+        self.seen_answers = len(self.rig.answers)
+        worst: dict[str, tuple[int, int]] = {}
+        for lease in granted:
+            assert lease.task_id in self.owed
+            assert lease.task_id not in self.completed
+            row = self.rig.row(lease.task_id)
+            if row is None or row.epoch != lease.epoch:
+                continue
+            if self.newest.get(lease.task_id) != lease.token and not row.suspect:
+                worst[lease.capability] = max(worst.get(lease.capability, (-99, 0)), order_of(row))
+            self.newest[lease.task_id] = lease.token
+        for capability, last in worst.items():
+            queue = self.rig.core.state.queues[NAMESPACE, capability]
+            best = queue.open.head(self.rig.core.state.tasks)
+            assert best is None or last < order_of(best)
+
+    @rule(
+        target=accepted,
+        capability=st.sampled_from(QUEUES),
+        count=st.integers(1, 4),
+        priority=st.integers(0, 2),
+        tenant=st.sampled_from(["", "a"]),
+        key=st.none() | st.sampled_from(["k1", "k2"]),
+        delay=st.sampled_from([0.0, 0.0, 5.0, 40.0]),
+        ttl=st.sampled_from([None, None, 8.0]),
+    )
+    def enqueue(self, capability, count, priority, tenant, key, delay, ttl):
+        task = c.NewTask(
+            capability,
+            priority=priority,
+            tenant=tenant,
+            idempotency_key=key,
+            delay_seconds=delay,
+            ttl_seconds=ttl,
+        )
+        depth = self.rig.stats(capability).ready + self.rig.stats(capability).delayed
+        (outcomes,) = self.run(c.Enqueue(NAMESPACE, (task,) * count))
+        new = [outcome.id for outcome in outcomes if isinstance(outcome, Accepted) and not outcome.duplicate]
+        room = RULES[capability].get("max_depth", 100_000) + 1 - depth
+        assert len(new) <= max(0, room)
+        if key is None:
+            assert len(new) == min(count, max(0, room))
+        else:
+            assert len(new) <= 1
+        return multiple(*new)
+
+    @rule(
+        target=tokens,
+        name=workers,
+        names=capabilities,
+        wait=st.sampled_from([0.0, 0.0, 10.0]),
+        free=st.integers(1, 4),
+    )
+    def lease(self, name, names, wait, free):
+        held = self._held(name)
+        command = self.rig.call(name, *names, slots=SLOTS[name], free=min(free, SLOTS[name]), wait=wait, held=held)
+        self.run(command)
+        answer = self.rig.answers.get(command.call)
+        return multiple(*(lease.token for lease in answer.leases)) if answer is not None else multiple()
+
+    @rule(target=tokens, name=workers)
+    def collect_what_parked_calls_brought(self, name):
+        return multiple(*self._held(name))
+
+    @rule(name=workers, keep=st.booleans(), draining=st.booleans(), checkpoint=st.none() | st.just(b"1"))
+    def heartbeat(self, name, keep, draining, checkpoint):
+        beats = tuple(c.Beat(token, checkpoint) for token in (self._held(name) if keep else []))
+        who = self.rig.who(name)
+        self.run(c.Heartbeat(who, QUEUES, SLOTS[name], draining=draining and name == "w3", leases=beats))
+
+    @rule(token=tokens, twice=st.booleans())
+    def ack(self, token, twice):
+        self._settle(token, c.Ack(NAMESPACE, token), twice)
+
+    @rule(token=tokens, twice=st.booleans(), retry=st.booleans(), after=st.sampled_from([None, 3.0]))
+    def nack(self, token, twice, retry, after):
+        self._settle(token, c.Nack(NAMESPACE, token, "E", retry=retry, retry_after_seconds=after), twice)
+
+    @rule(token=tokens, twice=st.booleans(), delay=st.sampled_from([0, 3]), checkpoint=st.none() | st.just(b"2"))
+    def release(self, token, twice, delay, checkpoint):
+        self._settle(token, c.Release(NAMESPACE, token, delay_seconds=delay, checkpoint=checkpoint), twice)
+
+    def _settle(self, token: str, command, twice: bool) -> None:
+        task_id = token.partition(":")[0]
+        newest = self.newest[task_id]  # a waiting worker may get the task in the very step that gives it back
+        results = self.run(command, command) if twice else self.run(command)
+        if not results[0].ok:
+            return
+        assert len(set(map(repr, results))) == 1, "a repeat gets the same answer"
+        op = type(command).__name__
+        if token in self.settled:
+            assert self.settled[token] == op, "a lease has one settlement"
+        else:
+            assert newest == token, "only the newest delivery can be settled"
+            self.settled[token] = op
+        if results[0].state is TaskState.COMPLETED:
+            self.completed.add(task_id)
+
+    @rule(task_id=accepted)
+    def cancel(self, task_id):
+        (result,) = self.run(c.Cancel(NAMESPACE, task_id))
+        assert result.state is not None
+
+    @rule(task_id=consumes(accepted), target=accepted, with_nack=st.booleans())
+    def redrive(self, task_id, with_nack):
+        capability = self.rig.record(task_id).live.capability
+        commands: list[c.Command] = [c.Redrive(NAMESPACE, capability, (task_id,))]
+        if with_nack and task_id in self.newest:
+            commands.insert(0, c.Nack(NAMESPACE, self.newest[task_id], "E", retry=False))
+        was = self.rig.record(task_id).state_at(self.rig.now)
+        results = self.run(*commands)
+        assert results[-1][0].redriven <= (was is TaskState.DEAD)
+        return task_id
+
+    @rule(name=workers, operation=st.sampled_from(["op1", "op2"]), ttl=st.sampled_from([5.0, 50.0]))
+    def fence(self, name, operation, ttl):
+        worker = self.rig.worker(name)
+        busy = worker is not None and worker.leases > 0
+        ((result,),) = self.run(c.Fence(operation, (name,), ttl))
+        if result.outcome is FenceOutcome.FENCED:
+            assert not busy
+
+    @rule(name=workers)
+    def unfence(self, name):
+        self.run(c.Unfence((name,)))
+
+    @rule(data=st.data())
+    def abandon(self, data):
+        waiting = sorted(self.rig.core.state.calls)
+        if waiting:
+            call = data.draw(st.sampled_from(waiting))
+            self.run(c.Abandon(call))
+            assert call not in self.rig.answers
+
+    @rule(listed=st.sets(st.sampled_from(QUEUES)))
+    def reconfigure(self, listed):
+        self.rig.configure(*(rules for rules in self.rules_in_force if rules.name in listed))
+        self.rig.configure(*self.rules_in_force)
+        self._look_at_answers()
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 3.0, 31.0, 100.0]))
+    def let_time_pass(self, seconds):
+        end = self.rig.now + seconds
+        while (deadline := self.rig.core.next_deadline()) <= end:
+            self.rig.now = max(self.rig.now, deadline)
+            self.run()
+        self.rig.now = end
+        self.run()
+
+    @rule(seconds=st.sampled_from([0.5, 9.0, 200.0]))
+    def stall(self, seconds):
+        self.rig.freeze(seconds)
+
+    @rule(seconds=st.sampled_from([0.0, 9.0, 200.0]))
+    def restart(self, seconds):
+        self.run()
+        self.rig.restart(seconds)
+        self.run()
+
+    @invariant()
+    def every_count_holder_fence_and_queue_is_in_order(self):
+        check(self.rig.core)
+
+    @invariant()
+    def no_accepted_task_is_lost_or_has_two_ends(self):
+        tables = self.rig.tables
+        live = {row.id for row in self.rig.core.state.tasks.values()}
+        ended = {ending.ended.live.id: ending.ended.state for ending in tables.ended.values()}
+        assert live == {row.id for row in tables.live.values()}
+        assert self.owed == live | ended.keys()
+        assert not live & ended.keys()
+        assert {task for task, state in ended.items() if state is TaskState.COMPLETED} == self.completed
+
+    @invariant()
+    def a_restart_would_change_nothing(self):
+        again = Core(self.rig.store.load(), self.rig.core.state.now, self.rig.rand, self.rig.settings)
+        assert picture(again) == picture(self.rig.core)
+
+    def _held(self, name: str) -> list[str]:
+        worker = self.rig.core.state.workers.get((NAMESPACE, name, "1"))
+        rows = [self.rig.core.state.tasks[seq] for seq in sorted(worker.leases)] if worker is not None else []
+        return [f"{row.id}:{row.epoch}:{row.secret}" for row in rows]
+
+
+TestCoreMachine = CoreMachine.TestCase
+TestCoreMachine.settings = settings(
+    max_examples=1500 if os.environ.get("LEADSMAN_LONG") else 100,
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
