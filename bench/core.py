@@ -19,6 +19,7 @@ from leadsman.wire.capabilities import CapabilityConfig
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core
 from leadsman_broker.core.rows import Loaded, Stored
+from leadsman_broker.store.sqlite import SqliteStore
 
 NAMESPACE = "bench"
 CAPABILITY = "llm"
@@ -69,6 +70,33 @@ def lifecycles(core: Core, count: int, batch: int, workers: int, rand: random.Ra
     return done / (time.perf_counter() - began)
 
 
+def load(queued: int, rand: random.Random) -> None:
+    """Measure a start: rows from a real file into a core that can serve."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder))
+        core = Core(store.load(), 0.0, rand)
+        rules = CapabilityConfig(name=CAPABILITY, max_depth=10_000_000)
+        store.commit(step(core, [c.Configure(NAMESPACE, 1, (rules,))], 0.0, rand).changes)
+        payload = b'"' + b"x" * 1022 + b'"'
+        batch = c.Enqueue(NAMESPACE, tuple(c.NewTask(CAPABILITY, payload) for _ in range(1000)))
+        began = time.perf_counter()
+        for _ in range(queued // 1000):
+            store.commit(step(core, [batch], 0.0, rand).changes)
+        seconds = time.perf_counter() - began
+        report(
+            "core_and_store_enqueue_per_s", queued / seconds, "1/s", queued=queued, batch=1000, payload_bytes=1024
+        )
+        store.close()
+        del core
+        began = time.perf_counter()
+        store = SqliteStore(Path(folder))
+        core = Core(store.load(), 1.0, rand)
+        seconds = time.perf_counter() - began
+        depth = len(core.state.tasks)
+        report("core_load_1m_s", seconds, "s", queued=depth, store="sqlite", page_cache="warm")
+        store.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queued", type=int, default=1_000_000)
@@ -88,6 +116,8 @@ def main() -> None:
         rates = [lifecycles(core, options.lifecycles, batch, 32, rand) for _ in range(options.repeats)]
         name = "core_lifecycle_per_s_1m" if batch == 50 else "core_lifecycle_single_per_s_1m"
         report(name, statistics.median(rates), "1/s", queued=options.queued, batch=batch, best=round(max(rates)))
+    del core
+    load(options.queued, rand)
 
 
 if __name__ == "__main__":

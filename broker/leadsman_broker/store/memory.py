@@ -1,6 +1,8 @@
 """The store without a disk: for `--memory`, for development and for tests. Nothing outlives the process."""
 
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from itertools import islice
 from typing import NamedTuple
 
 from leadsman.wire.tasks import TaskState
@@ -49,6 +51,10 @@ class MemoryTables:
         self.checkpoints: dict[int, bytes] = {}
         self.history: dict[int, deque[HistoryRow]] = {}
         self.ended: dict[int, Ending] = {}
+        self.purges: list[tuple[float, int]] = []
+        """(purge_at, seq) of the ended, sorted."""
+        self.dead: dict[QueueKey, list[int]] = {}
+        """seqs of each queue's dead, sorted."""
         self.keys: dict[KeyId, tuple[str, bytes]] = {}
         self.namespaces: dict[str, NamespaceRow] = {}
         self.fences: dict[str, FenceRow] = {}
@@ -72,16 +78,11 @@ class MemoryStore:
     def load(self) -> Stored:
         """Return everything a core starts from."""
         tables = self._tables
-        dead: dict[QueueKey, int] = {}
-        for ending in tables.ended.values():
-            if ending.ended.state is TaskState.DEAD:
-                key = (ending.ended.live.namespace, ending.ended.live.capability)
-                dead[key] = dead.get(key, 0) + 1
         return Stored(
             tasks=[tables.live[seq] for seq in sorted(tables.live)],
             next_seq=tables.next_seq,
             last_at=tables.last_at,
-            dead=dead,
+            dead={key: len(seqs) for key, seqs in tables.dead.items()},
             namespaces=[*tables.namespaces.values()],
             fences=[*tables.fences.values()],
             totals=dict(tables.totals),
@@ -106,12 +107,10 @@ class MemoryStore:
             if ending is not None:
                 loaded.ended[task_id] = ending.ended
         if needs.purge_limit:
-            due = [ending.ended for ending in tables.ended.values() if ending.ended.purge_at <= needs.purge_before]
-            due.sort(key=lambda ended: (ended.purge_at, ended.live.seq))
-            loaded.purge = [
-                PurgedRow(ended.live.seq, ended.live.id, ended.live.namespace, ended.live.capability, ended.state)
-                for ended in due[: needs.purge_limit]
-            ]
+            due = bisect_right(tables.purges, needs.purge_before, key=lambda entry: entry[0])
+            for _, seq in tables.purges[: min(due, needs.purge_limit)]:
+                live, state = tables.ended[seq].ended[:2]
+                loaded.purge.append(PurgedRow(seq, live.id, live.namespace, live.capability, state))
         return loaded
 
     def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
@@ -139,15 +138,10 @@ class MemoryStore:
 
     def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
         """Return a page of dead tasks."""
-        found = [
-            ending
-            for seq, ending in sorted(self._tables.ended.items())
-            if seq > after
-            and ending.ended.state is TaskState.DEAD
-            and (ending.ended.live.namespace, ending.ended.live.capability) == (namespace, capability)
-            and ending.ended.visible_until > now
-        ]
-        return [self._record(ending.ended.live, ending) for ending in found[:limit]]
+        seqs = self._tables.dead.get((namespace, capability), [])
+        later = (self._tables.ended[seq] for seq in seqs[bisect_right(seqs, after) :])
+        visible = (ending for ending in later if ending.ended.visible_until > now)
+        return [self._record(ending.ended.live, ending) for ending in islice(visible, limit)]
 
     def tasks(self, query: TaskQuery, now: float) -> TaskPage:
         """Return a page of tasks."""
@@ -188,7 +182,7 @@ class MemoryStore:
             self._accept(accepted)
         for live in changes.revived:
             tables.live[live.seq] = live
-            del tables.ended[live.seq]
+            self._drop_ended(live.seq)
         for live in changes.updated:
             tables.live[live.seq] = live
         tables.checkpoints.update(changes.checkpoints)
@@ -251,19 +245,38 @@ class MemoryStore:
         seq = ending.ended.live.seq
         del tables.live[seq]
         tables.ended[seq] = ending
-        if ending.ended.state is not TaskState.DEAD:
+        insort(tables.purges, (ending.ended.purge_at, seq))
+        if ending.ended.state is TaskState.DEAD:
+            insort(tables.dead.setdefault(_queue_of(ending), []), seq)
+        else:
             tables.payloads.pop(seq, None)
             tables.checkpoints.pop(seq, None)
 
     def _purge(self, seq: int) -> None:
         tables = self._tables
-        ending = tables.ended.pop(seq, None)
+        ending = self._drop_ended(seq)
         kept = tables.kept.pop(seq, None)
         tables.payloads.pop(seq, None)
         tables.checkpoints.pop(seq, None)
         tables.history.pop(seq, None)
-        if ending is not None and kept is not None and kept.key is not None:
+        if kept is not None and kept.key is not None:
             live = ending.ended.live
             key = (live.namespace, live.capability, live.tenant, kept.key)
             if tables.keys.get(key, ("",))[0] == live.id:
                 del tables.keys[key]
+
+    def _drop_ended(self, seq: int) -> Ending:
+        tables = self._tables
+        ending = tables.ended.pop(seq)
+        del tables.purges[bisect_left(tables.purges, (ending.ended.purge_at, seq))]
+        if ending.ended.state is TaskState.DEAD:
+            key = _queue_of(ending)
+            seqs = tables.dead[key]
+            del seqs[bisect_left(seqs, seq)]
+            if not seqs:
+                del tables.dead[key]
+        return ending
+
+
+def _queue_of(ending: Ending) -> QueueKey:
+    return ending.ended.live.namespace, ending.ended.live.capability
