@@ -1,7 +1,14 @@
-"""A broker whose capabilities suit tests: short leases, quick retries."""
+"""A broker whose capabilities suit tests: short leases, quick retries.
+
+Most tests share one broker process, each in a namespace of its own; one that kills or stops its broker says
+`@pytest.mark.usefixtures("own_broker")`.
+"""
 
 import json
-from collections.abc import Iterator
+import os
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -24,16 +31,39 @@ CAPABILITIES = [
 ]
 
 
-@pytest.fixture
-def capabilities_file(tmp_path):
-    path = tmp_path / "capabilities.json"
-    path.write_text(json.dumps({"default": CAPABILITIES}))
-    return path
+@pytest.fixture(scope="session")
+def shared_broker(tmp_path_factory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as shared:
+        yield shared
 
 
 @pytest.fixture
-def broker(start_broker, capabilities_file) -> BrokerProcess:
-    return start_broker(args=["--capabilities-file", str(capabilities_file)])
+def own_broker() -> None:
+    """Asked for by a test that needs a broker to itself."""
+
+
+@pytest.fixture
+def namespace(monkeypatch) -> str:
+    """The namespace of this test; clients, workers and the command line take it from the environment."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    monkeypatch.setenv("LEADSMAN_NAMESPACE", name)
+    return name
+
+
+@pytest.fixture
+def broker(
+    request: pytest.FixtureRequest, start_broker: Callable[..., BrokerProcess], namespace: str
+) -> BrokerProcess:
+    own = "own_broker" in request.fixturenames
+    broker = start_broker() if own else request.getfixturevalue("shared_broker")
+    put = urllib.request.Request(
+        f"{broker.url}/v1/namespaces/{namespace}/capabilities",
+        json.dumps({"generation": 1, "capabilities": CAPABILITIES}).encode(),
+        {"Content-Type": "application/json"},
+        method="PUT",
+    )
+    with urllib.request.urlopen(put, timeout=30):
+        return broker
 
 
 @pytest.fixture
@@ -47,3 +77,10 @@ def proxy(broker) -> Iterator[CuttingProxy]:
     proxy = CuttingProxy(broker.port)
     yield proxy
     proxy.close()
+
+
+@pytest.fixture
+def environment(broker) -> dict[str, str]:
+    """What a program needs to find the broker, and nothing else of ours."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LEADSMAN_")}
+    return kept | {"LEADSMAN_BROKER_URL": broker.url, "LEADSMAN_NAMESPACE": os.environ["LEADSMAN_NAMESPACE"]}

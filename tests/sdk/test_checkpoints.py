@@ -21,6 +21,7 @@ def test_after_a_kill_the_next_attempt_resumes_where_the_last_checkpoint_was(
     assert journal.details("step", task) == [0, 1, 2, 3]
 
 
+@pytest.mark.usefixtures("own_broker")
 def test_a_checkpoint_outlives_the_broker_that_took_it(broker, client, start_worker, journal, gate):
     first = start_worker(broker.url, capabilities=["steps"])
     task = client.submit("steps", {"steps": 2, "hold_after": 1, "gate": gate.path}).id
@@ -34,6 +35,7 @@ def test_a_checkpoint_outlives_the_broker_that_took_it(broker, client, start_wor
     assert journal.details("resumed", task) == [0, 1]
 
 
+@pytest.mark.usefixtures("own_broker")
 def test_a_checkpoint_waits_for_a_broker_that_is_away(broker, client, start_worker, journal, gate):
     start_worker(broker.url, capabilities=["steps"])
     task = client.submit("steps", {"steps": 3, "hold_after": 1, "gate": gate.path}).id

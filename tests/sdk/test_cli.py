@@ -15,17 +15,15 @@ OK, ERROR, USAGE, REFUSED, UNREACHABLE, FAILED, TIMED_OUT = range(7)
 
 
 @pytest.fixture
-def run(broker):
+def run(environment):
     def run(*arguments, stdin="", url=None, **options):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("LEADSMAN_")}
-        environment["LEADSMAN_BROKER_URL"] = url or broker.url
         command = [sys.executable, "-m", "leadsman.cli", *arguments]
         done = subprocess.run(
             command,
             input=stdin,
             capture_output=True,
             text=True,
-            env=environment,
+            env=environment | ({"LEADSMAN_BROKER_URL": url} if url else {}),
             timeout=60,
             check=False,
             **options,
@@ -181,8 +179,7 @@ def test_queues_shows_work_and_workers(run, client, broker, start_worker, journa
     assert {queue["name"]: queue["leased"] for queue in snapshot["capabilities"]}["gate"] == 1
 
 
-def test_watching_queues_through_a_pipe_prints_a_sample_a_line_until_ctrl_c(broker):
-    environment = dict(os.environ) | {"LEADSMAN_BROKER_URL": broker.url}
+def test_watching_queues_through_a_pipe_prints_a_sample_a_line_until_ctrl_c(environment):
     command = [sys.executable, "-m", "leadsman.cli", "queues", "--watch", "--interval", "0.1", "--json"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -195,9 +192,8 @@ def test_watching_queues_through_a_pipe_prints_a_sample_a_line_until_ctrl_c(brok
     assert all("capabilities" in sample for sample in samples)
 
 
-def test_a_reader_that_has_enough_is_no_error(broker):
+def test_a_reader_that_has_enough_is_no_error(environment):
     watch = f"{sys.executable} -m leadsman.cli queues --watch --interval 0.1 --json"
-    environment = dict(os.environ) | {"LEADSMAN_BROKER_URL": broker.url}
     done = subprocess.run(
         ["bash", "-c", f"{watch} | head -n 1; echo ${{PIPESTATUS[0]}}"],
         capture_output=True,
@@ -253,8 +249,8 @@ def test_a_broker_that_is_not_there_is_exit_code_4(run):
     assert done.stderr.startswith("error: cannot reach the broker at http://127.0.0.1:9: connection refused")
 
 
-def test_flags_come_before_the_environment(run, broker):
-    done = run("submit", "echo", "--broker-url", broker.url, "-n", "default", url="http://127.0.0.1:9")
+def test_flags_come_before_the_environment(run, broker, namespace):
+    done = run("submit", "echo", "--broker-url", broker.url, "-n", namespace, url="http://127.0.0.1:9")
     assert done.returncode == OK
     assert run("submit", "echo", "-n", "elsewhere").returncode == USAGE  # no such queue there
 
@@ -277,14 +273,14 @@ def test_a_worker_without_a_handler_for_what_it_is_to_serve_does_not_start(run, 
     )
 
 
-def test_an_application_that_fails_to_import_shows_where(broker, tmp_path):
+def test_an_application_that_fails_to_import_shows_where(environment, tmp_path):
     (tmp_path / "handlers.py").write_text("import json\njson.loads('{')\n")
     done = subprocess.run(
         [sys.executable, "-m", "leadsman.cli", "worker", "handlers:app"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        env=dict(os.environ) | {"LEADSMAN_BROKER_URL": broker.url},
+        env=environment,
         timeout=60,
         check=False,
     )

@@ -166,12 +166,12 @@ def test_dead_tasks_are_listed_and_redriven(broker, client, start_worker):
     assert len(client.dead("fail")) == 3
 
 
-def test_stats_show_the_queues_and_workers_of_the_namespace(broker, client, start_worker):
+def test_stats_show_the_queues_and_workers_of_the_namespace(broker, namespace, client, start_worker):
     worker = start_worker(broker.url, capabilities=["gate"], slots=3)
     client.submit("echo")
     stats = client.stats()
     assert {queue.name: queue.ready for queue in stats.capabilities}["echo"] == 1
-    assert {queue.namespace for queue in stats.capabilities} == {"default"}
+    assert {queue.namespace for queue in stats.capabilities} == {namespace}
     assert [(one.pod_uid, one.slots) for one in stats.workers] == [(worker.pod_uid, 3)]
 
 
@@ -237,6 +237,7 @@ def test_a_closed_client_opens_again(client):
     assert client.submit("echo").accepted
 
 
+@pytest.mark.usefixtures("own_broker")
 def test_a_broker_that_restarts_meanwhile_is_waited_for(broker):
     with SyncClient(broker.url, unreachable_seconds=60) as client:
         client.submit("echo")
@@ -296,11 +297,12 @@ def test_bad_payloads_are_refused_here_or_there_and_nothing_else_is_disturbed(cl
     assert client.submit("echo", "fine").accepted
 
 
-def test_a_static_token_is_sent_and_a_rotated_one_is_read_again(start_broker, capabilities_file, tmp_path):
-    tokens = tmp_path / "tokens.yaml"
+def test_a_static_token_is_sent_and_a_rotated_one_is_read_again(start_broker, tmp_path):
+    tokens, capabilities = tmp_path / "tokens.yaml", tmp_path / "capabilities.json"
     tokens.write_text(TOKENS)
+    capabilities.write_text(json.dumps({"default": [{"name": "echo"}]}))
     broker = start_broker(
-        auth="static", args=["--tokens-file", str(tokens), "--capabilities-file", str(capabilities_file)]
+        auth="static", args=["--tokens-file", str(tokens), "--capabilities-file", str(capabilities)]
     )
     with SyncClient(broker.url) as client, pytest.raises(UnauthenticatedError, match="check the token"):
         client.submit("echo")

@@ -2,6 +2,9 @@
 
 import json
 import urllib.request
+import uuid
+
+import pytest
 
 from broker_process import eventually
 from leadsman import TaskState
@@ -22,6 +25,7 @@ def test_a_worker_is_not_ready_before_it_reached_its_broker(start_worker):
     assert worker.health("/readyz") == 503
 
 
+@pytest.mark.usefixtures("own_broker")
 def test_a_broker_that_goes_away_does_not_make_a_worker_unready(broker, start_worker):
     worker = start_worker(broker.url, capabilities=["echo"])
     broker.kill()
@@ -53,8 +57,9 @@ def test_an_idle_worker_learns_of_fence_and_unfence_without_a_heartbeat(broker, 
 
 
 def test_a_worker_that_starts_under_a_fence_is_never_ready(broker, client, start_worker):
-    fence(broker, "pod-7")
-    worker = start_worker(broker.url, capabilities=["echo"], pod_uid="pod-7", connect=False)
+    pod = str(uuid.uuid4())
+    fence(broker, pod)
+    worker = start_worker(broker.url, capabilities=["echo"], pod_uid=pod, connect=False)
     eventually(lambda: worker.records("connected to the broker"), what="a connected worker")
     assert worker.health("/readyz") == 503
     assert client.get(client.submit("echo").id).state is TaskState.READY

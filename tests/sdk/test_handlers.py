@@ -13,7 +13,7 @@ def test_what_a_handler_returns_is_the_result(broker, client, start_worker, name
     assert client.result(client.submit("echo", payload, name=name).id, timeout_seconds=30) == payload
 
 
-def test_a_handler_knows_its_task(broker, client, start_worker):
+def test_a_handler_knows_its_task(broker, namespace, client, start_worker):
     worker = start_worker(broker.url, capabilities=["echo"])
     task = client.submit("echo", name="facts", tenant="acme").id
     assert client.result(task, timeout_seconds=30) == {
@@ -21,7 +21,7 @@ def test_a_handler_knows_its_task(broker, client, start_worker):
         "key": task,
         "attempt": 1,
         "tenant": "acme",
-        "namespace": "default",
+        "namespace": namespace,
         "capability": "echo",
         "name": "facts",
         "resume": None,
@@ -106,7 +106,7 @@ def test_a_task_for_a_handler_that_is_not_there_says_which_are(broker, client, s
     start_worker(broker.url, capabilities=["echo"])
     view = client.wait(client.submit("echo", name="nope", max_attempts=1).id, timeout_seconds=30)
     assert view.error.type == "UnknownHandler"
-    assert "has no handler 'nope' for echo; it has default, facts, sync" in view.error.message
+    assert "has no handler 'nope' for echo; it has default, facts, orphan, sync" in view.error.message
 
 
 def test_a_worker_holds_no_more_leases_than_it_has_slots(broker, client, start_worker, journal, gate):

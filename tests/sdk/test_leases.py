@@ -130,6 +130,7 @@ def test_a_lost_ack_is_said_again(proxy, client, start_worker, journal, what):
     assert len(journal.entries("ran", task)) == 1
 
 
+@pytest.mark.usefixtures("own_broker")
 def test_a_worker_that_the_broker_does_not_hear_gives_up_after_the_capability_s_patience(
     broker, client, start_worker, journal, gate
 ):
@@ -143,6 +144,7 @@ def test_a_worker_that_the_broker_does_not_hear_gives_up_after_the_capability_s_
     assert client.result(task, timeout_seconds=30) == "passed"
 
 
+@pytest.mark.usefixtures("own_broker")
 def test_a_broker_restart_under_work_costs_no_attempt_and_stops_no_handler(
     broker, client, start_worker, journal, gate
 ):
@@ -161,6 +163,7 @@ def test_a_broker_restart_under_work_costs_no_attempt_and_stops_no_handler(
     assert all(worker.alive for worker in workers)
 
 
+@pytest.mark.usefixtures("own_broker")
 def test_what_finished_while_the_broker_was_away_is_told_when_it_is_back(
     broker, client, start_worker, journal, gate
 ):

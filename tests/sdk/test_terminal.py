@@ -17,11 +17,11 @@ from broker_process import eventually
 class Terminal:
     """A program on a terminal of 200 columns."""
 
-    def __init__(self, url, *arguments):
+    def __init__(self, environment, *arguments):
         self.shown = ""
         self._master, slave = pty.openpty()
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("LEADSMAN_", "NO_COLOR"))}
-        environment |= {"LEADSMAN_BROKER_URL": url, "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
+        environment = {name: value for name, value in environment.items() if name != "NO_COLOR"}
+        environment |= {"TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "leadsman.cli", *arguments],
             stdin=slave,
@@ -59,11 +59,11 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(broker):
+def terminal(environment):
     opened = []
 
     def open_terminal(*arguments):
-        opened.append(Terminal(broker.url, *arguments))
+        opened.append(Terminal(environment, *arguments))
         return opened[-1]
 
     yield open_terminal

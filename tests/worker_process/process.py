@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,13 @@ class WorkerProcess:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log_path = folder / "worker.log"
-        self.pod_uid = pod_uid or folder.name
+        self.pod_uid = pod_uid or str(uuid.uuid4())
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LEADSMAN_")}
         environment |= {
             "AGENTS_JOURNAL": str(journal.path),
             "PYTHONPATH": os.pathsep.join([str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "LEADSMAN_BROKER_URL": broker_url,
+            "LEADSMAN_NAMESPACE": os.environ.get("LEADSMAN_NAMESPACE", "default"),
             "LEADSMAN_CAPABILITIES": ",".join(capabilities),
             "LEADSMAN_SLOTS": str(slots),
             "LEADSMAN_POD_UID": self.pod_uid,
