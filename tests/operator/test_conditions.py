@@ -71,6 +71,7 @@ def test_a_pool_in_order_is_ready_active_unlimited_and_alone():
         ),
         ({"pods_labelled": False}, Reason.PODS_NOT_LABELLED, "leadsman.dev/pool: browser"),
         ({"signal": None}, Reason.SIGNAL_LOST, "nothing has been heard"),
+        ({"observation": {"unreported_capabilities": ("browser",)}}, Reason.SIGNAL_LOST, "browser yet"),
     ],
     ids=lambda value: value.value if isinstance(value, Reason) else "",
 )

@@ -59,7 +59,11 @@ class _Told:
 
 
 class CapabilityController:
-    """Looks at one namespace at a time. The set that is pushed is always the whole of it."""
+    """Pushes one namespace's rules at a time, always the whole set, and tells about one Capability at a time.
+
+    The two are apart so that the statuses of a thousand queues do not hold up the rules of a new one. `tell_about`
+    queues a Capability for `tell`.
+    """
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class CapabilityController:
         leadership: Leadership,
         metrics: Metrics,
         startup_seconds: Callable[[Key], float | None],
+        tell_about: Callable[[Key], None],
         scope: Callable[[str], bool],
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -85,6 +90,7 @@ class CapabilityController:
         self._leadership = leadership
         self._metrics = metrics
         self._startup_seconds = startup_seconds
+        self._tell_about = tell_about
         self._scope = scope
         self._wall_clock = wall_clock
         self._generation = 0
@@ -114,30 +120,25 @@ class CapabilityController:
         return here | there
 
     async def look(self, namespace: str) -> float | None:
-        """Push the namespace's rules if the broker may not have them, and write the statuses."""
+        """Push the namespace's rules if the broker may not have them, and have the statuses looked at."""
         if not self._leadership.holds():
             return None
         found = [obj for obj in self._cache.all(Kind.CAPABILITY) if key_of(obj)[0] == namespace]
-        known = namespace in self._pushed or found
-        if not known and namespace not in self.namespaces():
+        if not found and namespace not in self._pushed and namespace not in self.namespaces():
             return None
-        problem: Exception | None = None
         try:
             await self._push(namespace, found)
-            self._refusals.pop(namespace, None)
         except BrokerError as error:
-            problem = error
             self._refusals[namespace] = str(error)
-        except BrokerUnreachableError as error:
-            problem = error
-        for obj in found:
-            await self._tell(obj)
-        if problem is not None:
-            raise problem
-        if not found:
-            self._pushed.pop(namespace, None)
-            return None
-        return _AGAIN_SECONDS
+            raise
+        else:
+            self._refusals.pop(namespace, None)
+            if not found:
+                self._pushed.pop(namespace, None)
+        finally:
+            for obj in found:
+                self._tell_about(key_of(obj))
+        return _AGAIN_SECONDS if found else None
 
     async def _push(self, namespace: str, found: list[Object]) -> None:
         configs = tuple(self._config(namespace, obj) for obj in sorted(found, key=key_of))
@@ -176,19 +177,24 @@ class CapabilityController:
             _log.warning("capability cannot be read", namespace=namespace, name=name, error=str(error))
             return CapabilityConfig(name=name, startup_seconds=startup)
 
-    async def _tell(self, obj: Object) -> None:
-        key, uid = key_of(obj), obj["metadata"]["uid"]
+    async def tell(self, key: Key) -> float | None:
+        """Write the status of one Capability if it is worth it; return in how many seconds to look again."""
+        obj = self._cache.get(Kind.CAPABILITY, *key)
+        if obj is None or not self._leadership.holds():
+            return None
+        uid, now = obj["metadata"]["uid"], asyncio.get_running_loop().time()
         told = self._told.get(key)
-        now = asyncio.get_running_loop().time()
         if told is None or told.uid != uid:
             told = self._told[key] = _Told(uid, obj.get("status") or {}, now, _announced(obj))
         verdict = self._verdict(obj)
         after = self._status(obj, verdict, told.written)
+        if after == told.written:
+            return None
         decisive = (after["conditions"], after.get("observedGeneration"))
-        if decisive == (told.written.get("conditions"), told.written.get("observedGeneration")) and (
-            after == told.written or now - told.at < _STATUS_SECONDS
-        ):
-            return
+        if decisive == (told.written.get("conditions"), told.written.get("observedGeneration")):
+            wait = told.at + _STATUS_SECONDS - now
+            if wait > 0:
+                return wait
         self._leadership.check()
         body = {"metadata": {"uid": uid}, "status": patch_of(told.written, after)}
         try:
@@ -196,11 +202,12 @@ class CapabilityController:
         except ApiError as error:
             if error.not_found or error.conflict:
                 self._told.pop(key, None)
-                return
+                return None
             raise
         told.written, told.at = after, now
         self._metrics.status_writes.labels(Kind.CAPABILITY.plural).inc()
         self._announce(obj, told, verdict)
+        return None
 
     def _announce(self, obj: Object, told: _Told, verdict: Verdict) -> None:
         word = f"{verdict.status.value} {verdict.reason.value}"

@@ -150,6 +150,9 @@ def _unready(found: Found) -> tuple[Reason | None, str]:
         return Reason.PODS_NOT_LABELLED, text
     if found.observation.signal is None:
         return Reason.SIGNAL_LOST, "nothing has been heard of the broker yet"
+    unreported = found.observation.unreported_capabilities
+    if unreported:
+        return Reason.SIGNAL_LOST, f"the broker does not know {', '.join(unreported)} yet; its tasks are refused"
     return None, ""
 
 
