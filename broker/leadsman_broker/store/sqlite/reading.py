@@ -1,6 +1,7 @@
 """Everything that is read from the file while the broker runs, and the one long read at its start."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apsw
@@ -56,17 +57,17 @@ class Reader:
     def read(self, needs: Needs) -> Loaded:
         """Return the rows that commands need."""
         loaded = Loaded()
-        for key in needs.keys:
-            row = self._one("read_key", encoding.hash_key(key))
-            if row is not None:
-                fingerprint, live_id, ended_id, state, ended_at = row
+        if needs.keys:
+            by_hash = {encoding.hash_key(key): key for key in needs.keys}
+            wanted = json.dumps([hashed.hex() for hashed in by_hash])
+            for hashed, fingerprint, live_id, ended_id, state, ended_at in self._many("read_keys", wanted):
                 if live_id is not None or ended_id is not None:
                     known = encoding.state_of(state) if state is not None else None
-                    loaded.keys[key] = KeyRow(live_id or ended_id, fingerprint, known, ended_at)
-        for task_id in needs.ended:
-            row = self._one("read_ended", seq_of(task_id) or 0)
-            if row is not None and row[1] == task_id:
-                loaded.ended[task_id] = encoding.ended_row(row, self._queues)
+                    loaded.keys[by_hash[hashed]] = KeyRow(live_id or ended_id, fingerprint, known, ended_at)
+        if needs.ended:
+            for row in self._many("read_ended", _seqs(needs.ended)):
+                if row[1] in needs.ended:
+                    loaded.ended[row[1]] = encoding.ended_row(row, self._queues)
         if needs.purge_limit:
             due = self._db.execute(SQL["read_purge"], (needs.purge_before, needs.purge_limit))
             loaded.purge = [
@@ -77,12 +78,9 @@ class Reader:
 
     def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
         """Return payload and more of live tasks, by id."""
-        found = {}
-        for task_id in task_ids:
-            row = self._one("read_delivery", seq_of(task_id) or 0)
-            if row is not None and row[0] == task_id:
-                found[task_id] = Delivery(row[1], row[2], row[3], row[4])
-        return found
+        wanted = set(task_ids)
+        rows = self._many("read_deliveries", _seqs(wanted))
+        return {row[0]: Delivery(row[1], row[2], row[3], row[4]) for row in rows if row[0] in wanted}
 
     def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:
         """Return one task, live or visible still."""
@@ -119,7 +117,12 @@ class Reader:
         for row in self._db.execute(SQL["load_live"]):
             yield encoding.live_row(row, self._queues)
 
-    def _one(self, name: str, value: bytes | int) -> tuple[Any, ...] | None:
+    def _many(self, name: str, wanted: str) -> list[tuple[Any, ...]]:
+        """Read rows by a JSON list of what is wanted: one statement for all, several times faster than one each."""
+        rows: list[tuple[Any, ...]] = self._db.execute(SQL[name], (wanted,)).fetchall()
+        return rows
+
+    def _one(self, name: str, value: int) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._db.execute(SQL[name], (value,)).fetchone()
         return row
 
@@ -133,3 +136,8 @@ class Reader:
 
     def _history(self, seq: int) -> tuple[HistoryRow, ...]:
         return tuple(HistoryRow(*row) for row in self._db.execute(SQL["read_history"], (seq,)))
+
+
+def _seqs(task_ids: Iterable[str]) -> str:
+    """Return the seqs in task ids as a JSON list; what cannot be an id of ours is left out."""
+    return json.dumps([seq for task_id in task_ids if (seq := seq_of(task_id)) is not None])

@@ -146,27 +146,31 @@ SELECT queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, 
 -- name: load_service_times
 SELECT queue, seconds FROM service_times
 
--- name: read_key
-SELECT keys.fingerprint, live.id, ended.id, ended.state, ended.ended_at
-FROM keys LEFT JOIN live ON live.seq = keys.seq LEFT JOIN ended ON ended.seq = keys.seq
-WHERE keys.hash = ?
+-- name: read_keys
+SELECT keys.hash, keys.fingerprint, live.id, ended.id, ended.state, ended.ended_at
+FROM json_each(?) AS wanted
+CROSS JOIN keys ON keys.hash = unhex(wanted.value)
+LEFT JOIN live ON live.seq = keys.seq
+LEFT JOIN ended ON ended.seq = keys.seq
 
 -- name: read_ended
 SELECT
-    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    ended.seq, ended.id, queue, tenant, class, priority, ended.idempotency_key IS NOT NULL, accepted_at, max_attempts,
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
     state, ended_at, visible_until, purge_at, late
-FROM ended WHERE seq = ?
+FROM json_each(?) AS wanted CROSS JOIN ended ON ended.seq = wanted.value
 
 -- name: read_purge
 SELECT seq, id, queue, state FROM ended WHERE purge_at <= ? ORDER BY purge_at, seq LIMIT ?
 
--- name: read_delivery
+-- name: read_deliveries
 SELECT live.id, live.name, payloads.payload, checkpoints.checkpoint, live.traceparent
-FROM live JOIN payloads ON payloads.seq = live.seq LEFT JOIN checkpoints ON checkpoints.seq = live.seq
-WHERE live.seq = ?
+FROM json_each(?) AS wanted
+CROSS JOIN live ON live.seq = wanted.value
+JOIN payloads ON payloads.seq = live.seq
+LEFT JOIN checkpoints ON checkpoints.seq = live.seq
 
 -- name: read_live_task
 SELECT
