@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import kopf
 import structlog
@@ -144,6 +144,8 @@ class Application:
             clusterwide=not self._settings.namespaces,
             namespaces=self._settings.namespaces,
             stop_flag=stop,
+            # Else kopf looks up the user's name, which a numeric user of a container does not have.
+            identity=cast(Any, self._settings.identity),
         )
         # kopf has just taken them for itself; we have a lease to give back first.
         self._take_signals()
