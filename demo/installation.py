@@ -54,14 +54,29 @@ class Installation:
             "broker": {**build, "persistence": storage.chart_values(self._ground, self.kubectl)},
             "operator": build,
         }
-        run(
-            [
-                *(self._ground.helm, "upgrade", "--install", RELEASE, REPOSITORY / "charts" / "leadsman"),
-                *("--kubeconfig", self._ground.kubeconfig, "--namespace", SYSTEM, "--create-namespace"),
-                *("--values", "-", "--wait", "--timeout", "180s"),
-            ],
-            stdin=json.dumps(values),
-        )
+        command: list[str | Path] = [
+            *(self._ground.helm, "upgrade", "--install", RELEASE, REPOSITORY / "charts" / "leadsman"),
+            *("--kubeconfig", self._ground.kubeconfig, "--namespace", SYSTEM, "--create-namespace"),
+            *("--values", "-", "--wait", "--timeout", "180s"),
+        ]
+        try:
+            run(command, stdin=json.dumps(values))
+        except DemoError as error:
+            raise DemoError(f"{error}\n{self._evidence()}") from error
+
+    def _evidence(self) -> str:
+        """Show the system's pods, and the last words of those that are not ready."""
+        said = [self.kubectl("--namespace", SYSTEM, "get", "pods")]
+        for pod in json.loads(self.kubectl("--namespace", SYSTEM, "get", "pods", "--output", "json"))["items"]:
+            containers = pod["status"].get("containerStatuses", [])
+            name = pod["metadata"]["name"]
+            for option in () if all(one["ready"] for one in containers) else ((), ("--previous",)):
+                try:
+                    log = self.kubectl("--namespace", SYSTEM, "logs", name, "--tail", "5", *option)
+                except DemoError:
+                    continue  # it has not come so far as to say something
+                said.append(f"--- {' '.join((name, *option))}\n{log}")
+        return "\n".join(said)
 
     def apply_examples(self, images: Images) -> None:
         """Apply the queues and the fleets and wait until each fleet is ready, at zero workers."""

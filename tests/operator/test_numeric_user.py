@@ -8,7 +8,7 @@ import pytest
 from leadsman_operator.application import Application
 
 
-class Spawned(Exception):
+class SpawnedError(Exception):
     """kopf was asked to begin."""
 
 
@@ -26,9 +26,9 @@ async def test_kopf_is_given_an_identity_and_need_not_look_up_the_users_name(mon
 
     async def spawn(**options):
         given.update(options)
-        raise Spawned
+        raise SpawnedError
 
     monkeypatch.setattr(kopf, "spawn_tasks", spawn)
-    with pytest.raises(Spawned):
+    with pytest.raises(SpawnedError):
         await Bare()._watch()
     assert given["identity"] == "operator-0"
