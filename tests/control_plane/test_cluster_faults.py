@@ -29,6 +29,7 @@ async def test_without_evidence_from_the_replica_set_controller_the_fences_are_l
 ) -> None:
     """The scale is not lowered on hope: who has not been seen as not ready may be spared for somebody busy."""
     await scene.grow_then_idle(busy=BUSY, idle=IDLE)
+    await scene.until_ready_replicas(least=BUSY + IDLE)
 
     controllers = control_plane.components["kube-controller-manager"]
     controllers.pause()

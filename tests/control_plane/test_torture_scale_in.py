@@ -3,141 +3,122 @@
 The fleet itself says who held a lease at the moment of its deletion; neither the operator nor the broker is asked.
 """
 
-import asyncio
 import contextlib
 import os
 import random
-import time
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 import pytest
 
 from broker_process import BrokerProcess
 from cluster import ControlPlane
-from fleet import BrokerClient, Fleet, Kube, ReplicaHistory, churning, recorded, until
-from fleet.kube import DEPLOYMENTS, MERGE
+from fleet import BrokerClient, Fleet, Kube, OperatorProcess, ReplicaHistory, churning, recorded, until
 from fleet.load import Load
-from fleet.manifests import capability, pool, worker_deployment
+from fleet.manifests import capability, pool
 from fleet.pools import Pools
-from leadsman.wire.capabilities import CapabilitiesRequest, CapabilityConfig
 
-POOLS = ("browser", "code", "llm", "search")
-MOST_REPLICAS = 12
-IDLE_SECONDS = 1
 SCALE_INS = 200 if os.environ.get("LEADSMAN_LONG") else 40
+SECONDS_EACH = 10
 
-SCALING = {
-    "minReplicas": 1,
-    "maxReplicas": MOST_REPLICAS,
-    # One task for each slot: the size follows the load closely, so there is much to take away.
-    "scaling": {"targetTasksPerSlot": 1, "scaleIn": {"idleSeconds": IDLE_SECONDS}},
-}
+STEPS = {"browser": 2, "code": None, "email": None, "llm": 3, "search": None, "vision": 1}
+"""Pool -> how many workers one scale-in may take away."""
 
 
-def assert_no_busy_worker_was_deleted(fleet: Fleet) -> None:
-    taken = [f"{pod.pool}/{pod.name} held {list(pod.held)}" for pod in fleet.busy_deletions]
-    assert not taken, f"{len(taken)} of {len(fleet.deleted)} deleted workers held a lease: {taken}"
+@dataclass
+class Torture:
+    """Six pools whose work comes and goes, among a dozen Deployments that somebody else keeps scaling."""
+
+    pools: Pools
+    fleet: Fleet
+    history: ReplicaHistory
+    load: Load
+
+    async def open(self) -> None:
+        for name, step in STEPS.items():
+            # One task for each slot and a short window: the size follows the load closely, there is much to take.
+            scaling = {"targetTasksPerSlot": 1, "scaleIn": {"idleSeconds": 1}}
+            if step:
+                scaling["scaleIn"]["maxStep"] = step
+            await self.pools.apply(capability(name), pool(name, minReplicas=1, maxReplicas=8, scaling=scaling))
+        await self.pools.until_ready(*STEPS)
+
+    async def until_scale_ins(self, count: int) -> None:
+        """Go on until so many scale-ins were stored, or a busy worker went."""
+        await self.history.until(
+            f"{count} scale-ins",
+            lambda sizes: bool(self.fleet.busy_deletions) or sum(map(sizes.scale_ins, STEPS)) >= count,
+            seconds=SECONDS_EACH * count,
+        )
+
+    async def until_at_rest(self) -> None:
+        """Wait until every pool is at its minimum with its worker in service."""
+        await until("every pool at its minimum", self._at_rest, seconds=120)
+
+    async def _at_rest(self) -> bool:
+        for name in STEPS:
+            deployment = await self.pools.deployment(name)
+            if deployment is None or deployment["spec"]["replicas"] != 1:
+                return False
+            if deployment["status"].get("readyReplicas") != 1 or len(await self.pools.pods(name)) != 1:
+                return False
+        return all(worker.ready for worker in self.fleet.workers.values())
+
+    def assert_no_busy_worker_was_deleted(self) -> None:
+        taken = [f"{pod.pool}/{pod.name} held {list(pod.held)}" for pod in self.fleet.busy_deletions]
+        of = len(self.fleet.deleted)
+        assert not taken, f"{len(taken)} of {of} deleted workers held a lease: {taken}"
 
 
-@contextlib.asynccontextmanager
-async def crowded(kube: Kube, namespace: str, other: str, broker: BrokerProcess, seed: int) -> AsyncIterator[Fleet]:
-    """A fleet whose node and controllers are busy with other people's Deployments too."""
-    async with (
-        Fleet(kube, broker.url, namespaces=(namespace, other), seed=seed) as fleet,
-        churning(kube, other, seed=seed),
-    ):
-        yield fleet
-
-
-async def scale_bare(kube: Kube, client: BrokerClient, namespace: str, name: str) -> None:
-    """The naive scaler: the highest demand of the idle window, written into `/scale`, and that is all."""
-    path = f"{DEPLOYMENTS.format(namespace=namespace)}/{name}/scale"
-    seen: deque[tuple[float, int]] = deque()
-    while True:
-        stats = await client.stats()
-        demand = sum(one.waiting + one.leased for one in stats.capabilities if one.name == name)
-        seen.append((time.monotonic(), min(MOST_REPLICAS, max(1, demand))))
-        while seen[0][0] < time.monotonic() - IDLE_SECONDS:
-            seen.popleft()
-        await kube.patch(path, {"spec": {"replicas": max(wanted for _, wanted in seen)}}, MERGE)
-        await asyncio.sleep(0.25)
-
-
-def scale_ins(history: ReplicaHistory) -> int:
-    return sum(history.scale_ins(name) for name in POOLS)
-
-
-async def at_rest(pools: Pools, fleet: Fleet) -> bool:
-    """Every pool at its minimum, every worker unfenced and ready."""
-    for name in POOLS:
-        deployment = await pools.deployment(name)
-        if deployment is None or deployment["spec"]["replicas"] != 1:
-            return False
-        if deployment["status"].get("readyReplicas") != 1 or len(await pools.pods(name)) != 1:
-            return False
-    return all(worker.ready for worker in fleet.workers.values())
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("operator")
-async def test_scale_in_spares_every_worker_that_holds_a_lease(
+@pytest.fixture
+async def torture(
     kube: Kube,
     control_plane: ControlPlane,
     namespace: str,
     pools: Pools,
-    client: BrokerClient,
     broker: BrokerProcess,
+    client: BrokerClient,
+) -> AsyncIterator[Torture]:
+    seed = 1
+    async with contextlib.AsyncExitStack() as stack:
+        other = stack.enter_context(control_plane.namespace("other"))
+        fleet = await stack.enter_async_context(Fleet(kube, broker.url, namespaces=(namespace, other), seed=seed))
+        await stack.enter_async_context(churning(kube, other, seed=seed))
+        history = await stack.enter_async_context(recorded(kube, namespace))
+        yield Torture(pools, fleet, history, Load(client, namespace, list(STEPS), random.Random(seed)))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(SECONDS_EACH * SCALE_INS + 300)
+@pytest.mark.usefixtures("operator")
+async def test_scale_in_spares_every_worker_that_holds_a_lease(torture: Torture, client: BrokerClient) -> None:
+    await torture.open()
+
+    async with torture.load.running():
+        await torture.until_scale_ins(SCALE_INS)
+    torture.assert_no_busy_worker_was_deleted()
+    await torture.until_at_rest()
+
+    torture.assert_no_busy_worker_was_deleted()
+    once = dict.fromkeys(torture.load.accepted, 1)
+    assert torture.fleet.book.completed == once, "a task was lost or done twice"
+    assert torture.fleet.book.started == once, "a task was delivered twice"
+    living = set(torture.fleet.workers)
+    assert not [fence for fence in (await client.stats()).fences if fence.pod_uid in living]
+
+
+async def test_a_bare_replica_change_is_caught_taking_busy_workers_away(
+    torture: Torture,
+    broker: BrokerProcess,
+    namespace: str,
+    start_operator: Callable[..., OperatorProcess],
 ) -> None:
-    with control_plane.namespace("other") as other:
-        async with (
-            crowded(kube, namespace, other, broker, seed=2) as fleet,
-            recorded(kube, namespace) as history,
-        ):
-            for name in POOLS:
-                await pools.apply(capability(name), pool(name, **SCALING))
-            await pools.until_ready(*POOLS)
-            load = Load(client, namespace, POOLS, random.Random(2))
-            async with load.running():
-                await history.until(
-                    f"{SCALE_INS} scale-ins",
-                    lambda sizes: scale_ins(sizes) >= SCALE_INS,
-                    seconds=10 * SCALE_INS,
-                )
-                assert_no_busy_worker_was_deleted(fleet)
+    """The same load, the same check, the operator without its protocol: the proof above can fail."""
+    start_operator(broker_url=broker.url, namespaces=[namespace], program="fleet.bare_operator")
+    await torture.open()
 
-            await until("every pool at its minimum", lambda: at_rest(pools, fleet), seconds=120)
+    async with torture.load.running():
+        await torture.until_scale_ins(40)
 
-            assert_no_busy_worker_was_deleted(fleet)
-            assert fleet.book.completed == dict.fromkeys(load.accepted, 1), "a task was lost or done twice"
-            assert fleet.book.started == dict.fromkeys(load.accepted, 1), "a task was delivered twice"
-            gone = {pod.uid for pod in fleet.deleted}
-            fenced = [fence.pod_uid for fence in (await client.stats()).fences]
-            assert not set(fenced) - gone, "a living worker stayed fenced"
-
-
-async def test_a_bare_replica_change_takes_busy_workers_away(
-    kube: Kube, control_plane: ControlPlane, namespace: str, broker: BrokerProcess, client: BrokerClient
-) -> None:
-    queues = [CapabilityConfig(name=name) for name in POOLS]
-    await client.configure(namespace, CapabilitiesRequest(generation=1, capabilities=queues))
-    with control_plane.namespace("other") as other:
-        async with (
-            crowded(kube, namespace, other, broker, seed=1) as fleet,
-            recorded(kube, namespace) as history,
-            Load(client, namespace, POOLS, random.Random(1)).running(),
-            asyncio.TaskGroup() as group,
-        ):
-            for name in POOLS:
-                await kube.create(DEPLOYMENTS.format(namespace=namespace), worker_deployment(name, replicas=1))
-            naive = [group.create_task(scale_bare(kube, client, namespace, name)) for name in POOLS]
-            await history.until(
-                "a busy worker's deletion, or 40 scale-ins",
-                lambda sizes: bool(fleet.busy_deletions) or scale_ins(sizes) >= 40,
-                seconds=120,
-            )
-            for task in naive:
-                task.cancel()
-
-        with pytest.raises(AssertionError, match="held a lease"):
-            assert_no_busy_worker_was_deleted(fleet)
+    with pytest.raises(AssertionError, match="held a lease"):
+        torture.assert_no_busy_worker_was_deleted()

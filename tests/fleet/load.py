@@ -21,8 +21,9 @@ class Load:
     namespace: str
     capabilities: Sequence[str]
     rng: random.Random
-    crowd_per_second: float = 5.0
-    lull_per_second: float = 0.7
+    crowd: tuple[float, float] = (4.0, 2.0)
+    """Tasks a second, and about how many seconds it lasts."""
+    lull: tuple[float, float] = (0.5, 3.5)
     accepted: list[str] = field(default_factory=list)
 
     @contextlib.asynccontextmanager
@@ -39,8 +40,8 @@ class Load:
 
     async def _queue(self, capability: str, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            rate = self.rng.choice([self.crowd_per_second, self.lull_per_second])
-            until = time.monotonic() + self.rng.uniform(1.5, 4.0)
+            rate, seconds = self.rng.choice([self.crowd, self.lull])
+            until = time.monotonic() + seconds * self.rng.uniform(0.6, 1.4)
             while time.monotonic() < until and not await happens_within(stop, self.rng.expovariate(rate)):
                 await self._submit(capability)
 

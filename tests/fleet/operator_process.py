@@ -32,6 +32,7 @@ class OperatorProcess:
         namespaces: Sequence[str] = (),
         leader_election: bool = False,
         lease_namespace: str | None = None,
+        program: str = "leadsman_operator.cli",
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
@@ -41,6 +42,7 @@ class OperatorProcess:
         self.namespaces = list(namespaces)
         self.leader_election = leader_election
         self.lease_namespace = lease_namespace
+        self.program = program
         self.args = list(args)
         self.env = dict(env or {})
         self.ops_port: int | None = None
@@ -70,7 +72,7 @@ class OperatorProcess:
 
     def command(self) -> list[str]:
         """The command line of the next start."""
-        command = [sys.executable, "-m", "leadsman_operator.cli", "run"]
+        command = [sys.executable, "-m", self.program, "run"]
         command += ["--broker-url", self.broker_url, "--ops-port", "0"]
         command += ["--leader-election" if self.leader_election else "--no-leader-election"]
         if self.lease_namespace:
@@ -85,7 +87,8 @@ class OperatorProcess:
             raise RuntimeError("this operator is already running")
         self._close_pipe()
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("LEADSMAN_")}
-        environment = {**inherited, "KUBECONFIG": str(self.kubeconfig), **self.env}
+        where = {"KUBECONFIG": str(self.kubeconfig), "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = {**inherited, **where, **self.env}
         with (self.folder / "operator.log").open("a") as log:
             self._process = subprocess.Popen(
                 self.command(), stdout=subprocess.PIPE, stderr=log, text=True, env=environment
