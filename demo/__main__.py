@@ -69,14 +69,15 @@ def down(console: Console) -> int:
     """Take down what is up, and say so when something is left."""
     screen = Screen(console)
     left = memory.recall()
-    clusters = traces.ours()
     if left is not None and left.kind == "kubeconfig":
-        screen.step(f"removing the demo from the cluster of {left.kubeconfig}")
         Installation(ground.of(engine.Named(Path(left.kubeconfig)))).remove(crds=left.made_crds)
-    else:
-        if left is not None and left.kind == "kind":
-            engine.Kind(CLUSTER).down()
-        engine.Built(CLUSTER).down()
+        memory.forget()
+        screen.step(f"nothing of the demo is left in the cluster of {left.kubeconfig}")
+        return 0
+    clusters = traces.ours()
+    if left is not None and left.kind == "kind":
+        engine.Kind(CLUSTER).down()
+    engine.Built(CLUSTER).down()
     memory.forget()
     still = traces.left_of(clusters)
     for trace in still:
