@@ -213,7 +213,7 @@ async def test_metrics_count_what_happened_under_bounded_labels(lone_client, bro
     (lease,) = (await lone_client.lease("a-pod"))["leases"]
     await lone_client.ack(lease["token"])
     for path in ("/v1/one", "/v1/two", "/v1/namespaces/a-namespace/nothing"):
-        await lone_client.call("BREW", path)
+        await lone_client.call("PROPFIND", path)
 
     text = get(broker.ops_url + "/metrics")[1]
 
