@@ -225,7 +225,7 @@ async def test_metrics_count_what_happened_under_bounded_labels(lone_client, bro
     assert 'route="/v1/namespaces/{namespace}/leases"' in text
     assert "leadsman_commit_seconds_bucket" in text
     assert "process_resident_memory_bytes" in text
-    for unbounded in ("a-tenant", "a-pod", "a-namespace", "BREW", lease["task"]["id"]):
+    for unbounded in ("a-tenant", "a-pod", "a-namespace", "PROPFIND", lease["task"]["id"]):
         assert unbounded not in text
 
 
