@@ -44,8 +44,14 @@ class World:
         self.kubectl("--namespace", namespace, "apply", "-f", "-", stdin=text)
 
     def helm(self, *words: str) -> str:
-        """Run helm on this cluster."""
-        return run([self.ground.helm, *words, "--kubeconfig", self.ground.kubeconfig, "--namespace", SYSTEM])
+        """Run helm on the release that the demo made."""
+        return self.helm_in(SYSTEM, *words)
+
+    def helm_in(self, namespace: str, *words: str, values: dict[str, Any] | None = None) -> str:
+        """Run helm in a namespace, with values if there are any."""
+        given = ["--values", "-"] if values else []
+        command = [self.ground.helm, *words, "--kubeconfig", self.ground.kubeconfig, "--namespace", namespace]
+        return run([*command, *given], stdin=json.dumps(values) if values else None)
 
     @contextlib.contextmanager
     def namespace(self) -> Iterator[str]:
@@ -62,7 +68,16 @@ class World:
     def client(self, namespace: str) -> Iterator[SyncClient]:
         """A producer of the namespace, through a port-forward and with a token of its default account."""
         token = self._installation.token(namespace, "default")
-        command = ["--namespace", SYSTEM, "port-forward", "service/leadsman-broker", ":8080"]
+        with (
+            self.forwarded(SYSTEM, "leadsman-broker") as url,
+            SyncClient(url, namespace=namespace, token=token) as client,
+        ):
+            yield client
+
+    @contextlib.contextmanager
+    def forwarded(self, namespace: str, service: str) -> Iterator[str]:
+        """The URL of a broker's Service from here, while the block runs."""
+        command = ["--namespace", namespace, "port-forward", f"service/{service}", ":8080"]
         process = subprocess.Popen(
             [self.ground.kubectl, "--kubeconfig", self.ground.kubeconfig, *command],
             stdout=subprocess.PIPE,
@@ -73,8 +88,7 @@ class World:
             line = process.stdout.readline()
             port = _FORWARDING.search(line)
             assert port, f"no port-forward: {line}"
-            with SyncClient(f"http://127.0.0.1:{port[1]}", namespace=namespace, token=token) as client:
-                yield client
+            yield f"http://127.0.0.1:{port[1]}"
         finally:
             process.terminate()
             process.communicate()
