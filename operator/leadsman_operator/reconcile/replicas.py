@@ -44,6 +44,8 @@ class WriteOutcome(StrEnum):
     OTHER_WRITER = "conflict"
     CHANGED = "changed"
     FAILED = "failed"
+    UNKNOWN = "unknown"
+    """No answer came: it may have gone through. Only the Deployment itself can tell."""
 
 
 class ReplicaWriter:
@@ -96,7 +98,8 @@ class ReplicaWriter:
                 replicas=replicas,
                 error=str(error),
             )
-            outcome = WriteOutcome.FAILED
+            refused = isinstance(error, ApiError) and error.status < 500
+            outcome = WriteOutcome.FAILED if refused else WriteOutcome.UNKNOWN
         else:
             outcome = WriteOutcome.WRITTEN
             record.took_scale = True

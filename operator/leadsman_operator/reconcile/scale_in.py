@@ -48,6 +48,8 @@ _log = structlog.get_logger(__name__)
 
 _BROKER_SECONDS = 2.0
 """For one fence or unfence; a broker that is slower is asked again at the next look."""
+_LOWER_SECONDS = 10.0
+"""For lowering the scale, tries included: below the protocol's own deadline, so that no write outlives it."""
 _ROUNDS = 8
 """Answers that one look may hand back to the protocol; more would mean that it asks for the same thing again."""
 
@@ -160,13 +162,24 @@ class ScaleInDriver:
         if changed is not None:
             self._cache.put(Kind.POD, changed)
 
-    async def _lower(self, look: Look, action: LowerScale) -> ScaleInEvent:
+    async def _lower(self, look: Look, action: LowerScale) -> ScaleInEvent | None:
+        """Lower the scale; None when no answer came.
+
+        It may have gone through then, and a fence lifted now could make a victim busy: the protocol waits for what
+        the Deployment shows, up to its own deadline.
+        """
         pool, record, around = look.pool, look.record, look.around
         if around.deployment is None:
             return ScaleReplied(action.operation, ScaleOutcome.FAILED)
-        outcome = await self._writer.write(
-            pool, record, around.deployment, action.to_replicas, resource_version=action.resource_version
-        )
+        try:
+            async with asyncio.timeout(_LOWER_SECONDS):
+                outcome = await self._writer.write(
+                    pool, record, around.deployment, action.to_replicas, resource_version=action.resource_version
+                )
+        except TimeoutError:
+            outcome = WriteOutcome.UNKNOWN
+        if outcome is WriteOutcome.UNKNOWN:
+            return None
         if outcome is WriteOutcome.WRITTEN:
             self._events.record(pool.obj, EventReason.SCALED_IN, _lowered(action, look.decision), action="ScaleIn")
         return ScaleReplied(action.operation, _OUTCOMES[outcome])
