@@ -2,7 +2,7 @@
 #
 #   make image          builds it from wheels made outside (wheels/), without a network
 #   docker build .      works from a plain checkout too: without wheels/ they are made here, pinned by requirements.lock
-ARG BASE=docker.io/library/python:3.11-slim-bookworm
+ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build
 COPY . /source

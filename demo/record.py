@@ -1,6 +1,6 @@
 """What was seen while the demo ran: filled by the watches, read by the story and the closing summary."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from demo.outcome import ReplicaChange
@@ -64,3 +64,22 @@ class Record:
         # Of several lives of one pod's container the one that was heard last counts.
         own.sort(key=lambda one: one.last_heard_seconds, reverse=True)
         return list({one.pod_uid: one for one in own}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The broker's counters over the demo's queues, which outlive a run."""
+
+    completed: int
+    reclaimed: int
+
+    @classmethod
+    def of(cls, sample: StatsSnapshot) -> "Totals":
+        """Add up a sample."""
+        return cls.of_queues(sample.capabilities)
+
+    @classmethod
+    def of_queues(cls, queues: Iterable[CapabilityStats]) -> "Totals":
+        """Add up these queues."""
+        queues = list(queues)
+        return cls(sum(queue.completed_total for queue in queues), sum(queue.reclaimed_total for queue in queues))

@@ -2,28 +2,25 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from demo import watching
+from demo.batch import BROWSER_TASKS, LLM_TASKS, SECONDS_PER_PAGE, batch
 from demo.forwarding import port_forward
 from demo.ground import Ground, Images, kill_container
 from demo.installation import AGENTS, POOLS, SYSTEM, Installation
 from demo.outcome import Outcome, enqueue_to_scale_ms, lost, peak
 from demo.pods import Pod
 from demo.programs import DemoError
-from demo.record import Record
+from demo.record import Record, Totals
 from demo.screen import Screen
-from leadsman import Client, TaskSubmit
+from leadsman import Client
 from leadsman.errors import NotFoundError
-from leadsman.wire.stats import CapabilityStats, StatsSnapshot, WorkerStats
+from leadsman.wire.stats import WorkerStats
 from leadsman.wire.tasks import TaskView
 
-BROWSER_TASKS = 20
-LLM_TASKS = 36
-PAGES = 4
-SECONDS_PER_PAGE = 1.5
 _HEARD_SECONDS = 60.0
 _SAMPLE_SECONDS = 0.25
 _WORK_SECONDS = 240.0
@@ -31,15 +28,6 @@ _ZERO_SECONDS = 180.0
 _T = TypeVar("_T")
 _KILLS = 3
 """How often a worker is killed at most: one that ends its task in the very moment of the kill reclaims nothing."""
-
-
-def batch() -> list[TaskSubmit]:
-    """Tasks of two capabilities: steps that wait, as a browser's and a model's do."""
-    browser = {"pages": PAGES, "seconds_per_page": SECONDS_PER_PAGE}
-    prompt = {"prompt": "Summarise what was found.", "seconds": 3}
-    return [TaskSubmit(capability="browser", payload=browser) for _ in range(BROWSER_TASKS)] + [
-        TaskSubmit(capability="llm", payload=prompt) for _ in range(LLM_TASKS)
-    ]
 
 
 @dataclass
@@ -111,7 +99,7 @@ class Story:
             "scale", pod.pool, f"{pod.name} leaves; it holds {leases or 'no'} lease{'s' * (leases > 1)}"
         )
 
-    async def _kill_a_busy_worker(self, before: "Totals", ids: list[str]) -> list[str]:
+    async def _kill_a_busy_worker(self, before: Totals, ids: list[str]) -> list[str]:
         """SIGKILL a worker in the middle of a task; return the ids of the tasks it held."""
         for _ in range(_KILLS):
             victim = await self._busy_for_a_while(before, ids)
@@ -126,9 +114,7 @@ class Story:
                 return held
         return []
 
-    async def _busy_for_a_while(
-        self, before: "Totals", ids: list[str]
-    ) -> tuple[WorkerStats, Pod, list[str]] | None:
+    async def _busy_for_a_while(self, before: Totals, ids: list[str]) -> tuple[WorkerStats, Pod, list[str]] | None:
         """Find a browser worker that has been at one task for two pages: its checkpoint is there to go on from."""
         deadline = time.monotonic() + _WORK_SECONDS
         while time.monotonic() < deadline:
@@ -146,7 +132,7 @@ class Story:
         views = await asyncio.gather(*(self.client.get(identifier) for identifier in ids))
         return [view.id for view in views if view.state == "leased" and view.worker == worker.id]
 
-    def _victim(self, before: "Totals") -> tuple[WorkerStats, Pod] | None:
+    def _victim(self, before: Totals) -> tuple[WorkerStats, Pod] | None:
         """Return a busy browser worker in a running pod, once the fleet has finished something."""
         if Totals.of_queues(self.record.capabilities.values()).completed == before.completed:
             return None
@@ -156,7 +142,7 @@ class Story:
                 return worker, pod
         return None
 
-    async def _lease_ran_out(self, before: "Totals", worker: str) -> bool:
+    async def _lease_ran_out(self, before: Totals, worker: str) -> bool:
         """Wait until something was reclaimed; False when the killed worker had just settled what it held."""
 
         def look() -> str | None:
@@ -167,7 +153,7 @@ class Story:
 
         return await self._until("the killed worker's lease runs out", look, _WORK_SECONDS) == "reclaimed"
 
-    def _done(self, before: "Totals", wanted: int) -> bool:
+    def _done(self, before: Totals, wanted: int) -> bool:
         queues = self.record.capabilities.values()
         completed = Totals.of_queues(queues).completed - before.completed
         return completed >= wanted or not any(queue.ready + queue.delayed + queue.leased for queue in queues)
@@ -190,7 +176,7 @@ class Story:
         except NotFoundError:
             return None
 
-    async def _totals(self) -> "Totals":
+    async def _totals(self) -> Totals:
         return Totals.of(await self.client.stats())
 
     async def _until(self, what: str, check: Callable[[], _T], seconds: float) -> _T | None:
@@ -202,25 +188,6 @@ class Story:
                 return None
             await asyncio.sleep(0.05)
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """The broker's counters over the demo's queues, which outlive a run."""
-
-    completed: int
-    reclaimed: int
-
-    @classmethod
-    def of(cls, sample: StatsSnapshot) -> "Totals":
-        """Add up a sample."""
-        return cls.of_queues(sample.capabilities)
-
-    @classmethod
-    def of_queues(cls, queues: Iterable[CapabilityStats]) -> "Totals":
-        """Add up these queues."""
-        queues = list(queues)
-        return cls(sum(queue.completed_total for queue in queues), sum(queue.reclaimed_total for queue in queues))
 
 
 async def perform(
