@@ -17,7 +17,7 @@ from demo.programs import DemoError
 from demo.record import Record, Totals
 from demo.screen import Screen
 from leadsman import Client
-from leadsman.errors import NotFoundError
+from leadsman.errors import LeadsmanError, NotFoundError
 from leadsman.wire.stats import WorkerStats
 from leadsman.wire.tasks import TaskView
 
@@ -204,16 +204,22 @@ async def perform(
         def watch(kind: str) -> AsyncIterator[tuple[str, Any]]:
             return watching.objects(ground.kubectl, ground.kubeconfig, AGENTS, kind)
 
-        async with asyncio.TaskGroup() as group:
-            watches = [
-                group.create_task(watching.follow_deployments(watch("deployments"), record)),
-                group.create_task(watching.follow_pods(watch("pods"), record, story.pod_left)),
-                group.create_task(watching.follow_events(watch("events.events.k8s.io"), record)),
-                group.create_task(story.follow_statistics()),
-            ]
-            await story.ready()
-            with screen.following(record):
-                outcome = await story.tell()
-            for task in watches:
-                task.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                watches = [
+                    group.create_task(watching.follow_deployments(watch("deployments"), record)),
+                    group.create_task(watching.follow_pods(watch("pods"), record, story.pod_left)),
+                    group.create_task(watching.follow_events(watch("events.events.k8s.io"), record)),
+                    group.create_task(story.follow_statistics()),
+                ]
+                await story.ready()
+                with screen.following(record):
+                    outcome = await story.tell()
+                for task in watches:
+                    task.cancel()
+        except ExceptionGroup as errors:
+            if errors.split((DemoError, LeadsmanError))[1] is not None:
+                raise
+            # Whatever the first of them was, the rest follow from it.
+            raise DemoError(str(errors.exceptions[0])) from errors
     return outcome, story.told

@@ -1,10 +1,21 @@
 """`make demo` where it cannot run: what is missing is said before anything is started, and it exits non-zero."""
 
+import asyncio
+import contextlib
+import functools
+import io
+import socket
+from pathlib import Path
+
 import pytest
 from demo import __main__ as command
-from demo import ground, memory
+from demo import ground, memory, story
+from demo.programs import DemoError
+from demo.screen import Screen
+from rich.console import Console
 
 from cluster import UnavailableError, engine
+from leadsman import Client
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +54,27 @@ def test_what_is_up_is_remembered_until_it_is_down():
     assert memory.recall() == left
     memory.forget()
     assert memory.recall() is None
+
+
+async def test_a_broker_that_goes_away_ends_the_story_with_one_line(monkeypatch):
+    @contextlib.asynccontextmanager
+    async def closed_port(*_):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+
+    async def nothing(*_):
+        await asyncio.Event().wait()
+        yield
+
+    class Bare:
+        def token(self, *_):
+            return "0123456789abcdef"
+
+    monkeypatch.setattr(story, "port_forward", closed_port)
+    monkeypatch.setattr(story.watching, "objects", nothing)
+    monkeypatch.setattr(story, "Client", functools.partial(Client, unreachable_seconds=0.1))
+    place = ground.Ground("built", Path("none"), Path("none"), Path("none"))
+    with pytest.raises(DemoError, match="cannot reach the broker"):
+        await story.perform(place, ground.Images(), Bare(), Screen(Console(file=io.StringIO())))

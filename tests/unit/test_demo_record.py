@@ -1,12 +1,15 @@
 """What the demo sees is what it tells: watches cut anywhere, pods that leave, workers that lived twice."""
 
 import asyncio
+import io
 import json
 
 import pytest
 from demo import watching
 from demo.pods import Pod
 from demo.record import Record
+from demo.screen import Screen
+from rich.console import Console
 
 from leadsman.wire.stats import StatsSnapshot, WorkerStats
 
@@ -91,3 +94,22 @@ def test_of_two_lives_in_one_pod_the_one_heard_last_counts():
     )
     record.statistics(sample)
     assert [one.id for one in record.present_workers("browser")] == ["u1.alive"]
+
+
+def test_on_a_terminal_a_table_of_the_pools_follows_along():
+    record, _ = made_record()
+    record.deployment("browser", 4, 3)
+    shown = io.StringIO()
+    with Screen(Console(file=shown, force_terminal=True, width=80)).following(record):
+        pass
+    row = next(line for line in shown.getvalue().splitlines() if "browser" in line)
+    assert row.split()[1:3] == ["4", "3"]
+
+
+def test_in_a_log_there_are_lines_only():
+    record, _ = made_record()
+    shown = io.StringIO()
+    screen = Screen(Console(file=shown, width=80))
+    with screen.following(record):
+        screen.tell("scale", "browser", "0 → 4 replicas")
+    assert shown.getvalue().split() == ["0.00", "s", "scale", "browser", "0", "→", "4", "replicas"]
