@@ -103,7 +103,7 @@ async def test_a_broker_killed_in_a_scale_in_costs_no_busy_worker(
     await asyncio.to_thread(broker.restart)
 
     await scene.until_settled(BUSY)
-    scene.finish_held()
-    await scene.until_settled(1)
     scene.assert_only_shrank_from(WORKERS)
+    scene.finish_held()
+    await scene.until_completed(WORKERS)
     scene.assert_everything_was_done_once()

@@ -21,7 +21,7 @@ from fleet.pools import Pools
 SCALE_INS = 200 if os.environ.get("LEADSMAN_LONG") else 40
 SECONDS_EACH = 10
 
-STEPS = {"browser": 2, "code": None, "email": None, "llm": 3, "search": None, "vision": 1}
+STEPS = {"browser": 2, "code": None, "email": None, "llm": 4, "search": None, "vision": 3}
 """Pool -> how many workers one scale-in may take away."""
 
 

@@ -12,6 +12,8 @@ from typing import Any, Self
 
 import aiohttp
 
+from leadsman.wire.leases import WorkerState
+
 from .broker import BrokerClient
 from .kube import DEPLOYMENTS, NAMESPACES, PODS, POOLS, REPLICA_SETS, Kube, KubeError
 from .node import Node
@@ -21,6 +23,8 @@ from .worker import Assignment, Book, Pace, Worker
 
 PODS_OF_ALL = "/api/v1/pods"
 _CLOSE_SECONDS = 60.0
+# How old the news of a deletion may be.
+_NEWS_SECONDS = 0.5
 # A worker that connects at once is published as running and ready in one patch.
 _CONNECTS_SECONDS = 0.5
 
@@ -34,7 +38,10 @@ class DeletedPod:
     namespace: str
     pool: str
     held: tuple[str, ...]
-    """Task ids of the leases that its worker held."""
+    """Task ids of the leases that its worker held, or let go of so shortly before that the news may have been late.
+
+    Only a fence proves that a lease ended before the deletion and not between it and the news.
+    """
     fenced: bool
     """Whether the broker had told its worker that it is fenced."""
     started: bool
@@ -203,8 +210,8 @@ class Fleet:
                 name=assignment.pod_name,
                 namespace=assignment.namespace,
                 pool=assignment.pool,
-                held=tuple(held.lease.task.id for held in worker.held.values()) if worker else (),
-                fenced=bool(worker and worker.state == "fenced"),
+                held=_held(worker) if worker else (),
+                fenced=bool(worker and worker.state is WorkerState.FENCED),
                 started=worker is not None,
                 at=time.monotonic(),
             )
@@ -279,6 +286,14 @@ class Fleet:
     def _address(self) -> str:
         self._addresses += 1
         return f"10.250.{self._addresses // 250 % 250}.{self._addresses % 250 + 1}"
+
+
+def _held(worker: Worker) -> tuple[str, ...]:
+    now = tuple(held.lease.task.id for held in worker.held.values())
+    if now or worker.state is WorkerState.FENCED or worker.last_ended is None:
+        return now
+    task_id, ended_at = worker.last_ended
+    return (task_id,) if time.monotonic() - ended_at < _NEWS_SECONDS else ()
 
 
 def _assignment(manifest: dict[str, Any]) -> Assignment | None:

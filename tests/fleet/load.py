@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -23,7 +24,7 @@ class Load:
     rng: random.Random
     crowd: tuple[float, float] = (4.0, 2.0)
     """Tasks a second, and about how many seconds it lasts."""
-    lull: tuple[float, float] = (0.5, 3.5)
+    lull: tuple[float, float] = (0.5, 4.0)
     accepted: list[str] = field(default_factory=list)
 
     @contextlib.asynccontextmanager
@@ -39,8 +40,9 @@ class Load:
                 stop.set()
 
     async def _queue(self, capability: str, stop: asyncio.Event) -> None:
-        while not stop.is_set():
-            rate, seconds = self.rng.choice([self.crowd, self.lull])
+        for rate, seconds in itertools.cycle([self.crowd, self.lull]):
+            if stop.is_set():
+                return
             until = time.monotonic() + seconds * self.rng.uniform(0.6, 1.4)
             while time.monotonic() < until and not await happens_within(stop, self.rng.expovariate(rate)):
                 await self._submit(capability)

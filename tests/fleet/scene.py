@@ -12,7 +12,7 @@ from .pools import Pools
 from .waiting import until
 
 POOL = "browser"
-IDLE_SECONDS = 2
+IDLE_SECONDS = 1
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
@@ -43,7 +43,7 @@ class Scene:
         """Some workers take tasks that end when `finish_held` is called, the others soon have nothing to do."""
         await self.open(minReplicas=1)
         await self.submit(busy, hold=True)
-        await self.submit(idle, seconds=4)
+        await self.submit(idle, seconds=2)
         await self.until_size(busy + idle)
 
     def finish_held(self) -> None:

@@ -97,6 +97,8 @@ class Worker:
         self.assignment = assignment
         self.state = WorkerState.ACTIVE
         self.held: dict[str, Held] = {}
+        self.last_ended: tuple[str, float] | None = None
+        """The task it let go of last, and when (monotonic seconds)."""
         self._broker = broker
         self._book = book
         self._rng = rng
@@ -208,7 +210,9 @@ class Worker:
         await asyncio.sleep(self._pace.service(self._rng) if seconds is None else float(str(seconds)))
 
     def _let_go(self, token: str) -> None:
-        self.held.pop(token, None)
+        held = self.held.pop(token, None)
+        if held:
+            self.last_ended = (held.lease.task.id, time.monotonic())
         self._freed.set()
 
     async def _heartbeat_loop(self) -> None:
