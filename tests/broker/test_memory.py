@@ -30,6 +30,7 @@ async def everything(url, number):
             await client.call("GET", "tasks/none")
             await client.call("POST", "tasks", raw=b"{nonsense")
             await client.call("BREW", "/v1/coffee")
+            await client.call("PROPFIND", "/v1/coffee")
             await client.call("GET", "/v1/stats")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(client.lease(pod, wait=30), timeout=0.01)
