@@ -27,6 +27,7 @@ CAPABILITIES = [
     {"name": "block", "lease_seconds": 2.0, **QUICK},
     {"name": "stuck", "lease_seconds": 4.0, **QUICK},
     {"name": "small", "max_depth": 2, "retry_after_seconds": 1},
+    {"name": "isolated", "lease_seconds": 1.5, "max_attempts": 2, **QUICK},
     {"name": "impatient", "lease_seconds": 1.5, "unreachable_seconds": 1.0, **QUICK},
 ]
 

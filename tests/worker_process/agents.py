@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import os
+import re
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -223,3 +226,76 @@ def burn(ctx: SyncContext):
     while time.monotonic() < end:
         count += sum(range(1000))
     return "burnt"
+
+
+@app.task("isolated", isolation="process")
+def isolated_facts(ctx: SyncContext):
+    note(ctx, "ran")
+    return {"payload": ctx.payload, "pid": os.getpid(), "tenant": ctx.tenant, "attempt": ctx.attempt}
+
+
+@app.task("isolated", name="async", isolation="process")
+async def isolated_async(ctx: Context):
+    await asyncio.sleep(0)
+    ctx.log.info("said in a process of its own")
+    return {"payload": ctx.payload, "pid": os.getpid(), "tenant": ctx.tenant, "attempt": ctx.attempt}
+
+
+@app.task("isolated", name="steps", isolation="process")
+async def isolated_steps(ctx: Context):
+    note(ctx, "resumed", ctx.resume)
+    if ctx.resume == "second":
+        return "resumed"
+    await ctx.checkpoint("first")
+    await ctx.checkpoint("second")
+    os._exit(9)
+
+
+@app.task("isolated", name="ends", isolation="process", memory_mib=200)
+def isolated_end(ctx: SyncContext):
+    """Ends its process in the way that the payload names."""
+    note(ctx, "ran")
+    match ctx.payload:
+        case "exit":
+            os._exit(3)
+        case "signal":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "memory":
+            return len(bytearray(1 << 30))
+        case "raise":
+            raise Dead("hopeless")
+        case "closed":
+            os.closerange(3, 256)
+    return None
+
+
+@app.task("isolated", name="slow", isolation="process", timeout_seconds=1.0)
+@app.task("isolated", name="stubborn", isolation="process")
+def isolated_family(ctx: SyncContext):
+    """Starts processes that must not outlive it, one in a session of its own, and does not end."""
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    family = [subprocess.Popen(sleep, start_new_session=alone).pid for alone in (False, True)]
+    note(ctx, "started", [os.getpid(), *family])
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(_LOOK_SECONDS)
+
+
+@app.task("isolated", name="save-on-cancel", isolation="process")
+async def isolated_save(ctx: Context):
+    note(ctx, "started", ctx.resume)
+    if ctx.resume:
+        return ctx.resume
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await ctx.checkpoint("saved")
+
+
+@app.task("isolated", name="gil", isolation="process")
+def isolated_gil(ctx: SyncContext):
+    """Holds the interpreter lock for longer than a lease: nothing else of this process runs meanwhile."""
+    note(ctx, "started")
+    started = time.monotonic()
+    re.match(r"(a*)*b", "a" * ctx.payload)
+    return time.monotonic() - started

@@ -5,11 +5,13 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from leadsman.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+Isolation = Literal["none", "process"]
 
 DEFAULT_NAME = "default"
 
@@ -28,6 +30,12 @@ class Handler:
     name: str
     function: Callable[..., Any]
     is_async: bool
+    isolated: bool = False
+    """Each attempt in a process of its own."""
+    timeout_seconds: float | None = None
+    """An isolated attempt is killed after this."""
+    memory_mib: int | None = None
+    """What an isolated attempt may use beyond what the application itself takes."""
 
     def __str__(self) -> str:
         return f"{self.capability}/{self.name}"
@@ -48,8 +56,20 @@ class App:
     def __init__(self) -> None:
         self._handlers: dict[tuple[str, str], Handler] = {}
 
-    def task(self, capability: str, *, name: str = DEFAULT_NAME) -> Callable[[Function], Function]:
+    def task(
+        self,
+        capability: str,
+        *,
+        name: str = DEFAULT_NAME,
+        isolation: Isolation = "none",
+        timeout_seconds: float | None = None,
+        memory_mib: int | None = None,
+    ) -> Callable[[Function], Function]:
         """Register the decorated function for tasks of `name` on `capability`; the function stays as it is.
+
+        With `isolation="process"` each attempt runs in a process of its own, async or not: a crash, memory that
+        runs out, `timeout_seconds` and a cancellation end that process and whatever it started, never the worker.
+        `memory_mib` bounds what the attempt allocates beyond the loaded application (Linux).
 
         Raises ConfigurationError for a name that no task can have, a function that cannot be a handler, and a
         second handler for the same capability and name.
@@ -61,8 +81,14 @@ class App:
         if len(name) > _MAX_NAME or not re.fullmatch(NAME_PATTERN, name):
             raise ConfigurationError(f"{name!r} is no handler name: letters, digits and _ . : - up to 128")
 
+        _check_isolation(f"{capability}/{name}", isolation, timeout_seconds, memory_mib)
+
         def register(function: Function) -> Function:
-            self._add(Handler(capability, name, function, _is_async(function)))
+            isolated = isolation == "process"
+            handler = Handler(
+                capability, name, function, _is_async(function), isolated, timeout_seconds, memory_mib
+            )
+            self._add(handler)
             return function
 
         return register
@@ -99,6 +125,18 @@ class App:
                 "give one of them another name="
             )
         self._handlers[handler.capability, handler.name] = handler
+
+
+def _check_isolation(handler: str, isolation: str, timeout_seconds: float | None, memory_mib: int | None) -> None:
+    if isolation not in get_args(Isolation):
+        raise ConfigurationError(f'{handler}: isolation is "none" or "process", not {isolation!r}')
+    for what, given in (("timeout_seconds", timeout_seconds), ("memory_mib", memory_mib)):
+        if given is None:
+            continue
+        if isolation == "none":
+            raise ConfigurationError(f'{handler}: {what} can be kept only with isolation="process"')
+        if not given > 0:
+            raise ConfigurationError(f"{handler}: {what} must be more than 0, not {given}")
 
 
 def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Running one handler to its verdict: on the loop or in a thread, told to stop when its lease says so."""
+"""Running one handler to its verdict: on the loop, in a thread or in a process, told to stop as its lease says."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ from leadsman.app import App, Handler
 from leadsman.context import Context, SyncContext
 from leadsman.logs import get_logger
 from leadsman.worker.holding import Held
+from leadsman.worker.isolation.remote import Isolated
 from leadsman.worker.threads import HandlerThreads
 from leadsman.worker.verdicts import Verdict, raised, returned, unknown_handler
 
@@ -20,9 +21,10 @@ Result = tuple[Any, BaseException | None]
 class Execution:
     """Runs the handlers of one application on the current event loop."""
 
-    def __init__(self, app: App, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, app: App, loop: asyncio.AbstractEventLoop, isolated: Isolated | None) -> None:
         self._app = app
         self._loop = loop
+        self._isolated = isolated
         self._threads = HandlerThreads()
 
     async def run(self, held: Held) -> Verdict:
@@ -31,6 +33,8 @@ class Execution:
         handler = self._app.handler(facts.capability, facts.name)
         if handler is None:
             return unknown_handler(facts.capability, facts.name, self._app.names(facts.capability))
+        if handler.isolated and self._isolated is not None:
+            return await self._isolated.run(handler, held)
         bound = {"task": facts.task_id, "attempt": facts.attempt, "capability": facts.capability}
         if facts.tenant:
             bound["tenant"] = facts.tenant

@@ -18,6 +18,8 @@ from leadsman.worker.execution import Execution
 from leadsman.worker.health import HealthServer
 from leadsman.worker.heartbeats import Heartbeats
 from leadsman.worker.holding import Held, Holding, StopReason
+from leadsman.worker.isolation.nursery import Nursery
+from leadsman.worker.isolation.remote import Isolated
 from leadsman.worker.leasing import Leasing
 from leadsman.worker.loop_watch import LoopWatch
 from leadsman.worker.settings import WorkerSettings
@@ -27,7 +29,7 @@ from leadsman.worker.verdicts import GivenBack, Verdict
 
 EXIT_CLEAN = 0
 EXIT_LEFT_WORK = 1
-"""A handler did not end in time; its task is left to reclaim."""
+"""A handler did not end in time and its task is left to reclaim, or no isolated handler could run any more."""
 EXIT_WEDGED = 70
 """The event loop was silent for two leases, or the heartbeat thread failed."""
 
@@ -40,14 +42,21 @@ LoopChoice = Literal["auto", "asyncio", "uvloop"]
 class Worker:
     """A worker on the running event loop. `stop` may be called from a signal handler, and twice means at once."""
 
-    def __init__(self, app: App, settings: WorkerSettings, fatal: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        app: App,
+        settings: WorkerSettings,
+        fatal: Callable[[str], None],
+        nursery: Nursery | None = None,
+    ) -> None:
         self._settings = settings
         self._log = get_logger("leadsman.worker")
         self._loop = asyncio.get_running_loop()
         self._standing = Standing()
         self._holding = Holding(settings.slots)
         self._connection = HttpConnection(settings.address)
-        self._execution = Execution(app, self._loop)
+        isolated = None if nursery is None else Isolated(nursery, self._loop, self._no_nursery)
+        self._execution = Execution(app, self._loop, isolated)
         self._settling = Settling(self._connection, self._standing)
         watch = LoopWatch(self._loop, threading.get_ident())
         self._heartbeats = Heartbeats(settings, self._holding, self._standing, watch, fatal)
@@ -65,6 +74,7 @@ class Worker:
             self._health = HealthServer(settings.health_port, self._standing, lambda: self._heartbeats.alive)
         self._running: dict[asyncio.Task[None], Held] = {}
         self._asked_to_stop = 0
+        self._crippled = False
         self._told = asyncio.Event()
         self._told_twice = asyncio.Event()
 
@@ -126,7 +136,7 @@ class Worker:
             )
         else:
             self._log.info("drained", seconds=round(time.monotonic() - started, 2))
-        return EXIT_LEFT_WORK if self._running or failed else EXIT_CLEAN
+        return EXIT_LEFT_WORK if self._running or failed or self._crippled else EXIT_CLEAN
 
     async def _wait_for_running(self, deadline: float, cut_short: asyncio.Event | None) -> None:
         """Wait until nothing runs, the deadline has passed or the event is set."""
@@ -170,6 +180,12 @@ class Worker:
             self._holding.remove(held)
             self._leasing.slot_freed()
 
+    def _no_nursery(self) -> None:
+        """Go in good order, for the pod to start the worker anew: what is left of it could fail tasks for ever."""
+        if not self._crippled:
+            self._crippled = True
+            self.stop()
+
     def _heed_stop(self) -> None:
         self._heartbeats.wake()
         self._leasing.stop()
@@ -188,19 +204,29 @@ def _details(verdict: Verdict) -> dict[str, object]:
 
 
 def run_worker(app: App, settings: WorkerSettings, loop_choice: LoopChoice = "auto") -> int:
-    """Run a worker in this process until SIGTERM or SIGINT has drained it; return the exit code."""
+    """Run a worker in this process until SIGTERM or SIGINT has drained it; return the exit code.
+
+    To be called before the process has threads when a handler is isolated.
+    """
+    nursery = Nursery(app) if _has_isolated(app, settings) else None
     with asyncio.Runner(loop_factory=_loop_factory(loop_choice)) as runner:
-        code = runner.run(_with_signals(app, settings))
+        code = runner.run(_with_signals(app, settings, nursery))
         if code != EXIT_CLEAN:
             # What is left may never end, and an orderly shutdown would wait for it.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
+    if nursery is not None:
+        nursery.close()
     return code
 
 
-async def _with_signals(app: App, settings: WorkerSettings) -> int:
-    worker = Worker(app, settings, _die)
+def _has_isolated(app: App, settings: WorkerSettings) -> bool:
+    return any(each.isolated and each.capability in settings.capabilities for each in app.handlers.values())
+
+
+async def _with_signals(app: App, settings: WorkerSettings, nursery: Nursery | None) -> int:
+    worker = Worker(app, settings, _die, nursery)
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         worker.stop()

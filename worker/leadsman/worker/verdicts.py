@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+import os
+import signal
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +81,32 @@ def unknown_handler(capability: str, name: str, known: tuple[str, ...]) -> Verdi
     listed = ", ".join(known) or "none"
     message = f"this worker has no handler {name!r} for {capability}; it has {listed}"
     return Failed(task_error("UnknownHandler", message), retry_after_seconds=UNKNOWN_HANDLER_RETRY_SECONDS)
+
+
+def crashed(status: int | None, reason: StopReason | None) -> Verdict:
+    """Judge an isolated handler whose process ended without a word, with this wait status if it is known."""
+    if reason is not None:
+        return raised(TaskCancelled(), reason)
+    return Failed(task_error("crash", f"the handler's process {_ending(status)}"))
+
+
+def timed_out(seconds: float) -> Verdict:
+    """Judge an isolated handler that was killed for its time."""
+    return Failed(task_error("timeout", f"the handler did not end within {seconds:g} s and was killed"))
+
+
+def _ending(status: int | None) -> str:
+    if status is None:
+        return "ended, and nobody knows how"
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"ended with exit code {code} before it gave a result"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    hint = ", as the kernel does when memory runs out" if -code == signal.SIGKILL else ""
+    return f"was killed by {name}{hint}"
 
 
 def task_error(kind: str, message: str) -> TaskError:

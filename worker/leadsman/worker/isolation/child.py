@@ -1,0 +1,168 @@
+"""The handler process: one attempt, its context speaking through the worker."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NoReturn
+
+import structlog
+
+from leadsman.app import App, Handler
+from leadsman.context import Context, SyncContext, TaskFacts
+from leadsman.errors import InvalidValueError
+from leadsman.logs import get_logger
+from leadsman.outcomes import TaskCancelled
+from leadsman.worker.holding import StopReason
+from leadsman.worker.isolation.frames import LENGTH, Frame, pack, unpack, verdict_frame
+from leadsman.worker.isolation.linux import be_killed_first, die_with_parent, limit_memory
+from leadsman.worker.verdicts import Verdict, raised, returned
+
+
+def attempt(talk: socket.socket, app: App) -> NoReturn:
+    """Run the attempt that the first frame tells of, say how it ended, and end the process."""
+    try:
+        die_with_parent()
+        os.setsid()
+        be_killed_first()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        line = _Line(talk)
+        start = line.receive()
+        if start is None:
+            os._exit(0)
+        facts = TaskFacts(**start["facts"])
+        handler = app.handler(facts.capability, facts.name)
+        assert handler is not None  # noqa: S101  the worker looked it up in the same application
+        if handler.memory_mib is not None:
+            limit_memory(handler.memory_mib)
+        remote = _RemoteAttempt(line)
+        verdict = _run(handler, facts, remote)
+        line.send(verdict_frame(verdict))
+        _flush()
+        os._exit(0)
+    except BaseException:  # noqa: BLE001  whatever it is, this process ends here and the worker calls it a crash
+        with contextlib.suppress(BaseException):
+            get_logger("leadsman.worker").exception("an isolated attempt could not tell how it ended")
+            _flush()
+    finally:
+        os._exit(1)
+
+
+def _run(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt") -> Verdict:
+    bound: dict[str, Any] = {"task": facts.task_id, "attempt": facts.attempt, "capability": facts.capability}
+    if facts.tenant:
+        bound["tenant"] = facts.tenant
+    with structlog.contextvars.bound_contextvars(**bound):
+        try:
+            if handler.is_async:
+                return returned(asyncio.run(_run_async(handler, facts, remote)))
+            remote.listen()
+            return returned(handler.function(SyncContext(facts, remote, _logger)))
+        except BaseException as error:  # noqa: BLE001  SystemExit included: it is judged as in the worker
+            return raised(error, remote.reason)
+
+
+async def _run_async(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt") -> Any:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(handler.function(Context(facts, remote, _logger)))
+
+    def stop() -> None:
+        with contextlib.suppress(RuntimeError):  # a closed loop: the handler has ended
+            loop.call_soon_threadsafe(task.cancel)
+
+    remote.on_stop = stop
+    remote.listen()
+    return await task
+
+
+class _Line:
+    """Frames over the socket; sending is safe from every thread, receiving belongs to one."""
+
+    def __init__(self, talk: socket.socket) -> None:
+        self._talk = talk
+        self._lock = threading.Lock()
+
+    def send(self, frame: Frame) -> None:
+        with self._lock:
+            self._talk.sendall(pack(frame))
+
+    def receive(self) -> Frame | None:
+        head = self._exactly(LENGTH.size)
+        body = None if head is None else self._exactly(LENGTH.unpack(head)[0])
+        return None if body is None else unpack(body)
+
+    def _exactly(self, size: int) -> bytes | None:
+        data = bytearray()
+        while len(data) < size:
+            more = self._talk.recv(size - len(data))
+            if not more:
+                return None
+            data += more
+        return bytes(data)
+
+
+class _RemoteAttempt:
+    """The lease as seen from here: what is asked of it goes to the worker, which answers when it is done."""
+
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, Future[None]] = {}
+        self.reason: StopReason | None = None
+        self.on_stop: Callable[[], None] = lambda: None
+
+    @property
+    def cancelled(self) -> bool:
+        return self.reason is not None
+
+    def save(self, encoded: str) -> Future[None]:
+        asked: Future[None] = Future()
+        with self._lock:
+            number = next(self._numbers)
+            self._asked[number] = asked
+        self._line.send({"op": "checkpoint", "id": number, "state": encoded})
+        return asked
+
+    def listen(self) -> None:
+        """Take in what the worker says, in a thread of its own."""
+        threading.Thread(target=self._listen, name="leadsman-line", daemon=True).start()
+
+    def _listen(self) -> None:
+        while (frame := self._line.receive()) is not None:
+            match frame["op"]:
+                case "stop":
+                    self.reason = StopReason(frame["reason"])
+                    self.on_stop()
+                case "answer":
+                    self._answered(frame)
+
+    def _answered(self, frame: Frame) -> None:
+        with self._lock:
+            asked = self._asked.pop(frame["id"])
+        if not asked.set_running_or_notify_cancel():
+            return
+        match frame.get("error"):
+            case None:
+                asked.set_result(None)
+            case {"cancelled": message}:
+                asked.set_exception(TaskCancelled(message))
+            case {"invalid": message}:
+                asked.set_exception(InvalidValueError(message))
+
+
+def _logger() -> Any:
+    return get_logger("leadsman.task")
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
