@@ -24,7 +24,7 @@ from leadsman_broker.store.errors import (
     StoreVersionError,
 )
 from leadsman_broker.store.sqlite import SqliteStore
-from leadsman_broker.store.sqlite.opening import SCHEMA_VERSION
+from leadsman_broker.store.sqlite.migrations import SCHEMA_VERSION
 
 SOME = Changes(totals={(NAMESPACE, CAPABILITY): TotalsRow(accepted=1)})
 

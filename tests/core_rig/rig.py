@@ -28,8 +28,10 @@ class Rig:
         settings: Settings | None = None,
         store: Store | None = None,
         seed: int = 1,
+        goes_on_at: float | None = None,
     ) -> None:
-        self.now = 1_000_000.0
+        """`goes_on_at`: a start at that time on a store that was configured before."""
+        self.now = 1_000_000.0 if goes_on_at is None else goes_on_at
         self.rand = random.Random(seed)
         self.settings = settings if settings is not None else Settings(reclaim_jitter=0.0, backoff_jitter=0.0)
         self.tables = MemoryTables()
@@ -42,7 +44,8 @@ class Rig:
         self.steps = 0
         self.commits = 0
         self.generation = 0
-        self.configure(*(capabilities or (CapabilityConfig(name=CAPABILITY),)))
+        if goes_on_at is None:
+            self.configure(*(capabilities or (CapabilityConfig(name=CAPABILITY),)))
 
     def configure(self, *capabilities: CapabilityConfig, namespace: str = NAMESPACE) -> Any:
         self.generation += 1

@@ -4,14 +4,11 @@ from pathlib import Path
 from typing import cast
 
 import apsw
+import structlog
 
 from leadsman_broker.store.errors import StoreError, StoreVersionError
-from leadsman_broker.store.sqlite.statements import SCHEMA, SQL
-
-APPLICATION_ID = 0x4C454144
-"""Marks the file as ours ("LEAD")."""
-
-SCHEMA_VERSION = 1
+from leadsman_broker.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, migrate
+from leadsman_broker.store.sqlite.statements import SQL
 
 WRITER_CACHE_KIB = 32_768
 READER_CACHE_KIB = 8_192
@@ -21,19 +18,20 @@ LOG_LIMIT_BYTES = 16 * 2**20
 """What of the log file is kept on disk after a long one was copied back."""
 BUSY_MILLISECONDS = 5_000
 
+log = structlog.get_logger()
+
 
 def open_writer(path: Path) -> apsw.Connection:
     """Open the file for writing, make it if it is not there, and check that it is one this program may use."""
     db = apsw.Connection(str(path))
     try:
         db.set_busy_timeout(BUSY_MILLISECONDS)
-        _check_version(db, path)
+        check_version(db, path)
         _use_log(db, path)
         db.pragma("synchronous", "full")
         db.pragma("cache_size", -WRITER_CACHE_KIB)
         db.pragma("journal_size_limit", LOG_LIMIT_BYTES)
         db.wal_autocheckpoint(CHECKPOINT_PAGES)
-        _create(db)
     except apsw.NotADBError as error:
         db.close()
         raise StoreVersionError(f"{path} is not a database") from error
@@ -53,9 +51,16 @@ def open_reader(path: Path) -> apsw.Connection:
 
 
 def take_over(db: apsw.Connection) -> int:
-    """Make every earlier owner's next commit fail, and return the generation that this one commits under."""
+    """Bring the file to this program's version, and return the generation that this process commits under.
+
+    One transaction: from the moment the tables are new, every earlier owner's commit fails.
+    """
     with _immediately(db):
-        return _number(db, SQL["take_over"])
+        found = migrate(db, MIGRATIONS)
+        generation = _number(db, SQL["take_over"])
+    if 0 < found < SCHEMA_VERSION:
+        log.warning("the store's file was brought to a newer version", was=found, now=SCHEMA_VERSION)
+    return generation
 
 
 def _use_log(db: apsw.Connection, path: Path) -> None:
@@ -63,7 +68,8 @@ def _use_log(db: apsw.Connection, path: Path) -> None:
         raise StoreError(f"{path}: this file system does not support a write-ahead log; use a local disk")
 
 
-def _check_version(db: apsw.Connection, path: Path) -> None:
+def check_version(db: apsw.Connection, path: Path) -> None:
+    """Raise StoreVersionError for a file that this program must not touch. An older one may be migrated."""
     version = db.pragma("user_version")
     application = db.pragma("application_id")
     filled = _number(db, "SELECT count(*) FROM sqlite_schema")
@@ -74,14 +80,6 @@ def _check_version(db: apsw.Connection, path: Path) -> None:
             f"{path} was written by a newer leadsman (file version {version}, this program knows up to "
             f"{SCHEMA_VERSION}); start that one, or restore a backup made before it"
         )
-
-
-def _create(db: apsw.Connection) -> None:
-    with _immediately(db):
-        if db.pragma("user_version") == 0:
-            db.execute(SCHEMA)
-            db.pragma("application_id", APPLICATION_ID)
-            db.pragma("user_version", SCHEMA_VERSION)
 
 
 def _number(db: apsw.Connection, sql: str) -> int:
@@ -99,4 +97,7 @@ class _immediately:  # noqa: N801  # reads as a word after `with`
         self._db.execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+        if kind is None:
+            self._db.execute("COMMIT")
+        elif self._db.in_transaction:  # a full disk has rolled back by itself
+            self._db.execute("ROLLBACK")

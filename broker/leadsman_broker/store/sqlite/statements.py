@@ -16,5 +16,4 @@ def _parse(text: str) -> dict[str, str]:
 
 _FOLDER = resources.files(__package__)
 
-SCHEMA = _FOLDER.joinpath("schema.sql").read_text(encoding="utf-8")
 SQL = _parse(_FOLDER.joinpath("statements.sql").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
--- Version 1. All tables of tasks have the task's seq as their row id: new work is appended, and rows that are used
+-- All tables of tasks have the task's seq as their row id: new work is appended, and rows that are used
 -- together lie together. Payloads live apart from the rows that change, so that a lease rewrites little.
 
 CREATE TABLE meta (
