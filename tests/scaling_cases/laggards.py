@@ -26,17 +26,20 @@ from leadsman_operator.scaling.model import (
 from leadsman_operator.scaling.scale_in import (
     LOWER_DEADLINE_SECONDS,
     SETTLE_SECONDS,
+    UNANSWERED_SECONDS,
     ClearCost,
     Fence,
     FenceReplied,
     Idle,
     LowerScale,
+    ReadScale,
     RecordWrongVictim,
     ReplicaSetSample,
     ScaleInEvent,
     ScaleInState,
     ScaleInView,
     ScaleOutcome,
+    ScaleRead,
     ScaleReplied,
     SetDeletionCost,
     Unfence,
@@ -85,6 +88,8 @@ class World:
     """Busy pods carry a high deletion cost from their first lease on."""
     fickle: float = 0.0
     """How often another number of workers is wanted."""
+    lossy: float = 0.0
+    """How often the API server's answer is lost; the request may have been carried out, or may be later."""
 
     now: float = 1000.0
     state: ScaleInState = field(default_factory=Idle)
@@ -359,15 +364,27 @@ class World:
                     if self.pods[pod.uid].cost == -BUSY_COST:
                         self._change(self.pods[pod.uid], cost=0)
             case LowerScale(operation=operation, to_replicas=to, resource_version=version):
-                outcome = ScaleOutcome.CONFLICT
-                in_time = self.now - asked_at < LOWER_DEADLINE_SECONDS
-                if in_time and version == str(self.deployment_version):
+                lost = self.random.random() < self.lossy
+                limit = UNANSWERED_SECONDS if lost else LOWER_DEADLINE_SECONDS
+                if lost and self.random.random() < 0.3 and self.now - asked_at < limit:
+                    self.requests.append((asked_at, request))  # still on its way
+                elif self.now - asked_at < limit and version == str(self.deployment_version):
                     self.deployment_replicas = to
                     self.deployment_version += 1
-                    outcome = ScaleOutcome.LOWERED
-                self.events.append(ScaleReplied(operation, outcome))
+                    self._answer(lost, ScaleReplied(operation, ScaleOutcome.LOWERED))
+                else:
+                    self._answer(lost, ScaleReplied(operation, ScaleOutcome.CONFLICT))
+            case ReadScale(operation=operation):
+                lost = self.random.random() < self.lossy
+                self._answer(lost, ScaleRead(operation, self.deployment_replicas))
             case RecordWrongVictim(pod=pod):
                 self.wrong_recorded.append(pod.uid)
+
+    def _answer(self, lost: bool, event: ScaleInEvent) -> None:
+        """Hand on the API server's answer, which also tells the operator's cache."""
+        if not lost:
+            self.deployment_seen = (self.deployment_replicas, self.deployment_version)
+            self.events.append(event)
 
     def _catch_up(self) -> None:
         self.controller.read(self.log, len(self.log))

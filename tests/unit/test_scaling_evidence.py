@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scaling_cases import World
@@ -24,6 +24,7 @@ def a_world(seed: int, **options: bool | float) -> World:
 
 @settings(max_examples=SCHEDULES, deadline=None)
 @given(st.integers(min_value=0))
+@example(seed=38097)
 def test_no_schedule_deletes_a_pod_that_holds_a_lease(seed):
     world = a_world(seed)
 
@@ -53,10 +54,20 @@ def test_demand_that_comes_and_goes_in_the_middle_of_it_costs_no_busy_pod(seed):
     assert world.busy_deleted == []
 
 
+@settings(max_examples=SCHEDULES, deadline=None)
+@given(st.integers(min_value=0))
+def test_lost_answers_of_the_api_server_cost_no_busy_pod(seed):
+    world = a_world(seed, fickle=0.1, lossy=0.5)
+
+    world.run(1500)
+
+    assert world.busy_deleted == []
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.integers(min_value=0))
 def test_in_the_end_the_size_is_reached_and_nothing_is_left_fenced_or_marked(seed):
-    world = a_world(seed, fickle=0.1)
+    world = a_world(seed, fickle=0.1, lossy=0.2)
 
     world.run(800)
     world.settle()

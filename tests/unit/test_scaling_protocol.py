@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from leadsman.reasons import Reason
-from leadsman_operator.scaling.advance import advance, next_deadline
-from leadsman_operator.scaling.model import Action, Decision, PodName, Signal
+from leadsman_operator.scaling.advance import next_deadline
+from leadsman_operator.scaling.model import PodName, Signal
 from leadsman_operator.scaling.scale_in import (
     EVIDENCE_DEADLINE_SECONDS,
     MISSING_SECONDS,
@@ -21,91 +20,12 @@ from leadsman_operator.scaling.scale_in import (
     Idle,
     Lowering,
     LowerScale,
-    RecordWrongVictim,
-    ReplicaSetSample,
-    ScaleInView,
-    ScaleOutcome,
-    ScaleReplied,
     SetDeletionCost,
     Unfence,
     Verifying,
 )
-from scaling_cases import observe, pods, pool, workers
-
-NOW = 5000.0
-
-
-def decision(current, target):
-    return Decision(
-        action=Action.SCALE_IN if target < current else Action.SCALE_OUT if target > current else Action.HOLD,
-        current=current,
-        replicas=target,
-        recommended=target,
-        slots=target,
-        reason=Reason.WORKERS_NOT_NEEDED,
-        summary="",
-    )
-
-
-class Scene:
-    """A pool of five idle workers of which two are to go; the caller changes what is seen between the steps."""
-
-    def __init__(self, size=5, target=3, leases=None):
-        self.now = NOW
-        self.target = target
-        self.observation = observe(size, workers=workers(*(leases or [0] * size)))
-        self.fences = {}
-        self.replica_set = self.agreeing()
-        self.state = Idle()
-        self.step()
-        self.now += SETTLE_SECONDS
-
-    def agreeing(self):
-        present = [pod for pod in self.observation.pods if not pod.terminating]
-        return ReplicaSetSample(
-            self.observation.replicas,
-            observed=True,
-            current_replicas=len(present),
-            ready_replicas=sum(p.ready for p in present),
-        )
-
-    def step(self, *events, wait=0.0):
-        self.now += wait
-        view = ScaleInView(
-            spec=pool(),
-            observation=self.observation,
-            decision=decision(self.observation.replicas, self.target),
-            operation=f"op-{self.now:.1f}",
-            resource_version="7",
-            fences=self.fences,
-            replica_set=self.replica_set,
-        )
-        self.state, actions = advance(self.state, view, events, self.now)
-        return actions
-
-    def pod(self, uid, **changes):
-        self.observation = dataclasses.replace(
-            self.observation,
-            pods=tuple(
-                dataclasses.replace(pod, **changes) if pod.uid == uid else pod for pod in self.observation.pods
-            ),
-        )
-
-    def fenced(self, *uids):
-        """Fence the asked ones, or only these."""
-        operation = self.state.operation.id
-        done = frozenset(uids or self.state.operation.fenced)
-        self.fences.update(dict.fromkeys(done, operation))
-        return FenceReplied(operation, "epoch-1", done)
-
-    def turned(self):
-        """The fenced pods are marked and not ready, and the controller has seen it."""
-        for uid in self.state.operation.fenced:
-            self.pod(uid, ready=False, deletion_cost=VICTIM_DELETION_COST)
-        self.replica_set = self.agreeing()
-
-    def lowered(self):
-        return ScaleReplied(self.state.operation.id, ScaleOutcome.LOWERED)
+from scaling_cases import pods, workers
+from scaling_cases.scene import Scene
 
 
 def test_the_whole_way():
@@ -321,135 +241,6 @@ def test_a_fence_from_another_epoch_ends_it():
 
     scene.step(FenceReplied(scene.state.operation.id, "epoch-2", frozenset({"pod-0", "pod-1"})))
 
-    assert isinstance(scene.state, Idle)
-
-
-@pytest.mark.parametrize("outcome", [ScaleOutcome.CONFLICT, ScaleOutcome.FAILED])
-def test_a_scale_that_could_not_be_lowered_lifts_everything(outcome):
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
-
-    actions = scene.step(ScaleReplied(scene.state.operation.id, outcome))
-
-    assert [type(action) for action in actions[:2]] == [Unfence, ClearCost]
-    assert isinstance(scene.state, Idle)
-
-
-def test_a_write_whose_answer_is_lost_is_recognised_by_what_it_did():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
-    scene.observation = dataclasses.replace(scene.observation, replicas=3)
-
-    scene.step(wait=20)
-
-    assert isinstance(scene.state, Verifying)
-
-
-def test_a_write_that_never_happened_lifts_everything():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
-
-    actions = scene.step(wait=20)
-
-    assert Unfence in {type(action) for action in actions}
-    assert isinstance(scene.state, Idle)
-
-
-def lowered_scene():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
-    scene.step(scene.lowered())
-    scene.observation = dataclasses.replace(scene.observation, replicas=3)
-    scene.step()
-    return scene
-
-
-def test_a_busy_pod_that_went_in_a_victims_place_is_recorded_once_and_the_victim_lifted():
-    scene = lowered_scene()
-    scene.observation = dataclasses.replace(scene.observation, workers=workers(0, 0, 1, 0, 0))
-    operation = scene.state.operation.id
-    scene.pod("pod-2", terminating=True)
-
-    assert scene.step() == (RecordWrongVictim(operation, PodName("pod-2", "browser-2"), 1),)
-    assert scene.step() == ()
-    scene.pod("pod-0", terminating=True)
-    assert scene.step() == (Unfence(operation, ("pod-1",)), ClearCost((PodName("pod-1", "browser-1"),)))
-
-
-def test_an_idle_pod_that_went_in_a_victims_place_is_no_mistake():
-    scene = lowered_scene()
-    scene.pod("pod-2", terminating=True)
-
-    assert scene.step() == ()
-
-
-def test_demand_that_returns_before_anybody_went_spares_the_victims():
-    scene = lowered_scene()
-    operation = scene.state.operation.id
-    scene.target = 5
-    scene.observation = dataclasses.replace(scene.observation, replicas=5)
-    scene.replica_set = dataclasses.replace(scene.agreeing(), replicas=3)
-    assert scene.step(wait=SETTLE_SECONDS) == ()  # the ReplicaSet has not been told yet
-
-    scene.replica_set = scene.agreeing()
-    assert scene.step() == ()
-    assert next_deadline(scene.state, scene.now) == scene.now + SETTLE_SECONDS
-
-    assert scene.step(wait=SETTLE_SECONDS) == (
-        Unfence(operation, ("pod-0", "pod-1")),
-        ClearCost((PodName("pod-0", "browser-0"), PodName("pod-1", "browser-1"))),
-    )
-
-
-def test_the_old_number_still_seen_after_the_write_is_not_a_new_one():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
-
-    assert scene.step(scene.lowered()) == ()
-    assert scene.step() == ()
-    assert isinstance(scene.state, Verifying)
-
-
-def test_a_lower_number_that_was_never_seen_is_not_waited_for_for_ever():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
-    scene.step(scene.lowered())
-    scene.target = 5
-
-    assert scene.step(wait=29) == ()
-    assert [type(action) for action in scene.step(wait=1)] == [Unfence, ClearCost]
-    assert isinstance(scene.state, Idle)
-
-
-def test_while_the_controller_has_not_chosen_the_fences_are_renewed_and_never_lifted():
-    scene = lowered_scene()
-    operation = scene.state.operation.id
-
-    for _ in range(5):
-        assert scene.step(wait=30) == (Fence(operation, ("pod-0", "pod-1")),)
-        assert scene.step(scene.fenced()) == ()
-
-    scene.pod("pod-0", terminating=True)
-    scene.pod("pod-1", terminating=True)
-    assert scene.step() == ()
     assert isinstance(scene.state, Idle)
 
 

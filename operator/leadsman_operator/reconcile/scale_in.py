@@ -33,12 +33,14 @@ from leadsman_operator.scaling.scale_in import (
     FenceReplied,
     Idle,
     LowerScale,
+    ReadScale,
     RecordWrongVictim,
     ScaleInAction,
     ScaleInEvent,
     ScaleInState,
     ScaleInView,
     ScaleOutcome,
+    ScaleRead,
     ScaleReplied,
     SetDeletionCost,
     Unfence,
@@ -127,6 +129,8 @@ class ScaleInDriver:
                 await self._cost(look.pool, pods, None)
             case LowerScale():
                 return await self._lower(look, action)
+            case ReadScale():
+                return await self._read(look.pool, action)
             case RecordWrongVictim():
                 self._metrics.wrong_victims.labels(*look.pool.key).inc()
                 note = f"pod {action.pod.name} was taken away although its worker held {action.leases} tasks"
@@ -165,8 +169,8 @@ class ScaleInDriver:
     async def _lower(self, look: Look, action: LowerScale) -> ScaleInEvent | None:
         """Lower the scale; None when no answer came.
 
-        It may have gone through then, and a fence lifted now could make a victim busy: the protocol waits for what
-        the Deployment shows, up to its own deadline.
+        It may have gone through then, and a fence lifted now could make a victim busy: the protocol waits until the
+        API server itself says what the number is.
         """
         pool, record, around = look.pool, look.record, look.around
         if around.deployment is None:
@@ -183,6 +187,17 @@ class ScaleInDriver:
         if outcome is WriteOutcome.WRITTEN:
             self._events.record(pool.obj, EventReason.SCALED_IN, _lowered(action, look.decision), action="ScaleIn")
         return ScaleReplied(action.operation, _OUTCOMES[outcome])
+
+    async def _read(self, pool: Pool, action: ReadScale) -> ScaleInEvent | None:
+        """Read the Deployment past the cache; None when no answer came, and it is asked for again."""
+        name = pool.model.deployment_name
+        try:
+            fresh = await self._client.get(Kind.DEPLOYMENT, pool.namespace, name)
+        except (ApiError, UnreachableError) as error:
+            _log.warning("deployment not read", namespace=pool.namespace, deployment=name, error=str(error))
+            return None
+        self._cache.put(Kind.DEPLOYMENT, fresh)
+        return ScaleRead(action.operation, int(fresh["spec"].get("replicas") or 0))
 
     def _tell(self, pool: Pool, before: ScaleInState, after: ScaleInState, now: float) -> None:
         if type(before) is type(after):

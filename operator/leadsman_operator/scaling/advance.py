@@ -13,6 +13,7 @@ from leadsman_operator.scaling.scale_in import (
     RACE_RETRY_SECONDS,
     RETRY_SECONDS,
     SETTLE_SECONDS,
+    UNANSWERED_SECONDS,
     VERIFY_DEADLINE_SECONDS,
     VICTIM_DELETION_COST,
     ClearCost,
@@ -24,6 +25,7 @@ from leadsman_operator.scaling.scale_in import (
     Lowering,
     LowerScale,
     Operation,
+    ReadScale,
     RecordWrongVictim,
     ReplicaSetSample,
     ScaleInAction,
@@ -31,6 +33,7 @@ from leadsman_operator.scaling.scale_in import (
     ScaleInState,
     ScaleInView,
     ScaleOutcome,
+    ScaleRead,
     ScaleReplied,
     SetDeletionCost,
     Unfence,
@@ -48,10 +51,13 @@ def advance(state: ScaleInState, view: ScaleInView, events: Iterable[ScaleInEven
     """Take in the replies, then go on from what is seen. Call it on every change, reply and `next_deadline`."""
     asked: list[ScaleInAction] = []
     for event in events:
-        if isinstance(event, FenceReplied):
-            state, actions = _fence_replied(state, event, view, now)
-        else:
-            state, actions = _scale_replied(state, event, now)
+        match event:
+            case FenceReplied():
+                state, actions = _fence_replied(state, event, view, now)
+            case ScaleReplied():
+                state, actions = _scale_replied(state, event, now)
+            case ScaleRead():
+                state, actions = _scale_read(state, event), ()
         asked += actions
     state, actions = _go_on(state, view, now)
     return state, (*asked, *actions)
@@ -66,7 +72,10 @@ def next_deadline(state: ScaleInState, now: float) -> float | None:
     if isinstance(state, Evidence):
         return min(state.deadline, state.asked_at + RETRY_SECONDS)
     if isinstance(state, Verifying) and state.raised_since is not None:
-        return min(state.deadline, state.raised_since + _raise_seconds(state))
+        due = state.raised_since + _raise_seconds(state)
+        if due <= now and state.asked_at is not None:
+            due = state.asked_at + RETRY_SECONDS
+        return min(state.deadline, due)
     return state.deadline
 
 
@@ -82,7 +91,8 @@ def _go_on(state: ScaleInState, view: ScaleInView, now: float) -> Step:
         case Evidence():
             return _evidence(state, view, now)
         case Lowering():
-            return _lowering(state, view, now)
+            # Whether it has gone through will be seen.
+            return (_verify(state, now), ()) if now >= state.deadline else (state, ())
         case Verifying():
             return _verifying(state, view, now)
 
@@ -198,12 +208,12 @@ def _scale_replied(state: ScaleInState, event: ScaleReplied, now: float) -> Step
     return _lift(state.operation, now, failed=f"the scale could not be lowered: {event.outcome.value}")
 
 
-def _lowering(state: Lowering, view: ScaleInView, now: float) -> Step:
-    if now < state.deadline:
-        return state, ()
-    if view.observation.replicas == state.to_replicas:
-        return _verify(state, now), ()
-    return _lift(state.operation, now, failed="the API server did not answer")
+def _scale_read(state: ScaleInState, event: ScaleRead) -> ScaleInState:
+    if not isinstance(state, Verifying) or state.operation.id != event.operation:
+        return state
+    if event.replicas <= state.to_replicas:
+        return replace(state, seen_lowered=True, raised_since=None, confirmed=False)
+    return replace(state, confirmed=True)
 
 
 def _verify(state: Lowering, now: float) -> Verifying:
@@ -216,20 +226,29 @@ def _verifying(state: Verifying, view: ScaleInView, now: float) -> Step:
     staying = {pod.uid for pod in _present(view)}
     gone = operation.before.keys() - staying
     wrong = _wrong_victims(operation, view, gone - operation.fenced - state.recorded)
+    raised_since = _raised_since(state, view, now)
     state = replace(
         state,
         seen_lowered=state.seen_lowered or view.observation.replicas <= state.to_replicas,
-        raised_since=_raised_since(state, view, now),
+        raised_since=raised_since,
+        confirmed=state.confirmed and raised_since is not None,
         recorded=state.recorded | {each.pod.uid for each in wrong},
     )
     # Demand came back before anybody had to go, and what is seen of it is old enough to be all there is.
     called_off = state.raised_since is not None and now - state.raised_since >= _raise_seconds(state)
+    actions: list[ScaleInAction] = [*wrong]
+    if called_off and not (state.seen_lowered or state.confirmed):
+        # What is seen may be older than the write, which had no answer or has not been read back.
+        called_off = False
+        if state.asked_at is None or now - state.asked_at >= RETRY_SECONDS:
+            state = replace(state, asked_at=now)
+            actions.append(ReadScale(operation.id))
     if len(gone) < state.leaving and not called_off:
         if now < state.deadline:
-            return state, tuple(wrong)
+            return state, tuple(actions)
         # The controller will still choose, whenever it does: nobody may take a task before that.
         held = tuple(uid for uid in sorted(operation.fenced) if uid in staying)
-        return replace(state, deadline=now + VERIFY_DEADLINE_SECONDS), (*wrong, Fence(operation.id, held))
+        return replace(state, deadline=now + VERIFY_DEADLINE_SECONDS), (*actions, Fence(operation.id, held))
     spared = replace(
         operation,
         victims=tuple(pod for pod in operation.victims if pod.uid in staying),
@@ -247,8 +266,8 @@ def _raised_since(state: Verifying, view: ScaleInView, now: float) -> float | No
 
 
 def _raise_seconds(state: Verifying) -> float:
-    """Give how long a higher number must be seen: the old one may still be seen for a while after the write."""
-    return SETTLE_SECONDS if state.seen_lowered else VERIFY_DEADLINE_SECONDS
+    """Give how long a higher number must be seen: after a write without an answer it may still be lowered."""
+    return SETTLE_SECONDS if state.seen_lowered else UNANSWERED_SECONDS
 
 
 def _wrong_victims(operation: Operation, view: ScaleInView, uids: Iterable[str]) -> list[RecordWrongVictim]:

@@ -10,6 +10,8 @@ the replies.
                        |                   |                  |
                        +--- pre-empted, late, refused --------+---> Idle, with Unfence and ClearCost
 
+A lowering without an answer may have gone through, or may still do so: it is verified like one that has.
+
 When all pods are to go, nobody chooses, and Fencing leads to Lowering at once.
 
 Every state but Idle has a deadline. Nothing of an operation has to survive a restart: fences and costs that an Idle
@@ -32,6 +34,8 @@ EVIDENCE_DEADLINE_SECONDS = 30.0
 LOWER_DEADLINE_SECONDS = 15.0
 VERIFY_DEADLINE_SECONDS = 30.0
 """After that the fences are renewed and the waiting goes on: a controller that is late still chooses."""
+UNANSWERED_SECONDS = 60.0
+"""How long a write without an answer may still take effect: the API server's own limit for a request."""
 SETTLE_SECONDS = 2.0
 """No operation starts sooner after the replicas changed, or a pod came, went or changed its readiness.
 
@@ -73,7 +77,7 @@ class ScaleInView:
     operation: str
     """A fresh id, used if an operation starts in this step."""
     resource_version: str
-    """Of the Deployment `observation.replicas` was read from."""
+    """Of the Deployment `observation.replicas` was read from; never older than a write that was reported done."""
     fences: Mapping[str, str] = field(default_factory=dict)
     """Pod UID -> operation, of every fence in force at the broker (other pools' fences do not matter)."""
     replica_set: ReplicaSetSample | None = None
@@ -102,7 +106,7 @@ class SetDeletionCost:
 class LowerScale:
     """Write `/scale`, only if this is still the leader; report `ScaleReplied`.
 
-    The write must be done or given up within `LOWER_DEADLINE_SECONDS`: after that the fences may be lifted.
+    The write must be done or given up within `LOWER_DEADLINE_SECONDS`. Nothing is reported when no answer came.
     """
 
     operation: str
@@ -110,6 +114,13 @@ class LowerScale:
     to_replicas: int
     resource_version: str
     """A precondition of the write."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadScale:
+    """Read the Deployment from the API server itself and report `ScaleRead`; a failed read is not reported."""
+
+    operation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +147,7 @@ class RecordWrongVictim:
     leases: int
 
 
-ScaleInAction = Fence | SetDeletionCost | LowerScale | Unfence | ClearCost | RecordWrongVictim
+ScaleInAction = Fence | SetDeletionCost | LowerScale | ReadScale | Unfence | ClearCost | RecordWrongVictim
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +176,15 @@ class ScaleReplied:
     outcome: ScaleOutcome
 
 
-ScaleInEvent = FenceReplied | ScaleReplied
+@dataclass(frozen=True, slots=True)
+class ScaleRead:
+    """What the API server said when it was asked."""
+
+    operation: str
+    replicas: int
+
+
+ScaleInEvent = FenceReplied | ScaleReplied | ScaleRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +271,10 @@ class Verifying:
     """The lower number has been read back: a higher one after it is a new one."""
     raised_since: float | None = None
     """Since when a higher number is seen, and a ReplicaSet that has nobody to delete."""
+    asked_at: float | None = None
+    """When the Deployment was last asked for, because the lower number was never seen."""
+    confirmed: bool = False
+    """The API server itself has said that the number is a higher one."""
     recorded: frozenset[str] = frozenset()
     """Wrong victims already counted."""
 
