@@ -143,7 +143,7 @@ class PoolController:
         pool, record = look.pool, look.record
         verdicts = conditions(self._found(look))
         self._reporter.bounds(pool, record)
-        again = self._reporter.announce(pool.obj, record, verdicts)
+        again = self._reporter.announce(pool.obj, record, verdicts, asyncio.get_running_loop().time())
         self._reporter.measure(pool, look.decision, before, verdicts)
         status = pool_status(
             name=pool.name,

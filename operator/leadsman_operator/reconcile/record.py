@@ -54,6 +54,8 @@ class PoolRecord:
     """We have written the scale of the referenced Deployment before; until then its field may be taken."""
     announced: dict[str, str] = field(default_factory=dict)
     """Topic -> what was last said in an event about it."""
+    relieved_at: dict[str, float] = field(default_factory=dict)
+    """Topic -> since when what was last said about it is no longer so, while its end waits to be told."""
     signal_arrived_at: float | None = None
     """When the broker's push came that this look answers."""
 

@@ -66,6 +66,12 @@ _TOLD: dict[ConditionType, frozenset[str]] = {
 }
 """The reasons of these conditions that make an event, and whose end makes one."""
 
+RELIEF_SECONDS = 60.0
+"""A bound must have been out of the way for so long before its end is told.
+
+While a queue drains the demand crosses the bound many times; each crossing would be two events that say nothing.
+"""
+
 
 class Reporter:
     """Writes statuses and events of pools, and their metrics."""
@@ -109,24 +115,31 @@ class Reporter:
         now = dt.datetime.now(dt.UTC)
         after = {**before, "observedGeneration": generation}
         after["conditions"] = condition_list(verdicts, generation, before, now)
-        self.announce(obj, record, verdicts)
+        self.announce(obj, record, verdicts, asyncio.get_running_loop().time())
         await self.status(obj, record, after)
 
-    def announce(self, obj: Object, record: PoolRecord, verdicts: tuple[Verdict, ...]) -> float | None:
+    def announce(self, obj: Object, record: PoolRecord, verdicts: tuple[Verdict, ...], now: float) -> float | None:
         """Post an event for every condition that changed its status or its reason.
 
         Returns in how many seconds to look again because something may settle by itself before it is told.
         """
-        young = record.young_for(asyncio.get_running_loop().time())
-        again = None
+        young = record.young_for(now)
+        again: float | None = None
         for verdict in verdicts:
             kind = verdict.type.value
             word = f"{verdict.status.value} {verdict.reason.value}"
             said = record.announced.get(kind)
             if said == word:
+                record.relieved_at.pop(kind, None)
                 continue
+            if _relieves(verdict, said):
+                wait = record.relieved_at.setdefault(kind, now) + RELIEF_SECONDS - now
+                if wait > 0:
+                    again = wait if again is None else min(again, wait)
+                    continue
+            record.relieved_at.pop(kind, None)
             if young > 0 and verdict.reason in _SETTLES:
-                again = young
+                again = young if again is None else min(again, young)
                 continue
             record.announced[kind] = word
             good = verdict.reason is Reason.AS_EXPECTED
@@ -169,6 +182,14 @@ class Reporter:
         metrics.replicas.labels(*key).set(decision.current)
         for verdict in verdicts:
             metrics.condition.labels(*key, verdict.type.value).set(verdict.status is ConditionStatus.TRUE)
+
+
+def _relieves(verdict: Verdict, said: str | None) -> bool:
+    """Whether the bound that was last told is out of the way now."""
+    if verdict.type is not ConditionType.SCALING_LIMITED or said is None:
+        return False
+    told = _TOLD[verdict.type]
+    return said.partition(" ")[2] in told and verdict.reason.value not in told
 
 
 def _no_news(verdict: Verdict, said: str | None) -> bool:
