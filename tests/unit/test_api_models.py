@@ -134,7 +134,7 @@ def test_pods_that_take_longer_to_start_than_the_broker_looks_ahead_are_cut_off(
 def test_fields_of_a_newer_version_are_ignored():
     newer = {
         "metadata": {"name": "browser", "managedFields": [], "selfLink": "x"},
-        "spec": {**SMALLEST["spec"], "scaling": {"headroomSlots": 3, "schedules": []}},
+        "spec": {**SMALLEST["spec"], "scaling": {"ofANewerVersion": 3, "alsoNew": []}},
         "status": {"surprise": 1, "conditions": []},
         "extra": True,
     }

@@ -269,3 +269,43 @@ def test_a_new_broker_epoch_needs_a_full_window_of_its_own():
     assert (soon.action, soon.reason) == (Action.HOLD, Reason.SCALE_IN_WINDOW)
     assert "the work is known for 299 of 300 s" in soon.summary
     assert later.action is Action.SCALE_IN
+
+
+def test_headroom_is_kept_free_above_what_the_work_asks_for():
+    decision = decided(pool(headroom_slots=2), observe(4, work(0), workers=workers(1, 1, 1, 1)))
+
+    assert (decision.replicas, decision.reason) == (6, Reason.HEADROOM)
+    assert decision.summary == "4 -> 6: 0 waiting, 4 in flight, 6 slots wanted (headroom 2) = 6 workers"
+    assert decision.formula == "ceil(6 slots with 2 of headroom / 1 per worker) = 6"
+
+
+def test_headroom_is_no_demand_that_shrinking_waits_for_when_it_is_taken_away():
+    spec = pool(headroom_slots=2)
+    _, memory = seen_for(400, spec, observe(2, work(0)))
+
+    decision = decide(dataclasses.replace(spec, headroom_slots=0), observe(2, work(0)), memory, START + 401)[0]
+
+    assert decision.reason is Reason.SCALE_IN_WINDOW
+    assert "2 slots were wanted within the last 300 s" in decision.summary
+
+
+def test_the_floor_of_a_lost_signal_is_named():
+    decision = decided(pool(signal_lost_floor=4), observe(1, signal=None))
+
+    assert (decision.action, decision.replicas, decision.reason) == (Action.SCALE_OUT, 4, Reason.SIGNAL_LOST)
+    assert decision.summary == "1 -> 4: signalLostFloor is 4; the broker was never heard"
+    assert [(clamp.reason, clamp.before, clamp.after) for clamp in decision.clamps] == [(Reason.SIGNAL_LOST, 1, 4)]
+
+
+def test_the_floor_of_a_lost_signal_is_not_for_a_queue_the_broker_has_not_heard_of_yet():
+    decision = decided(pool(signal_lost_floor=4), observe(1, unreported_capabilities=("browser",)))
+
+    assert (decision.action, decision.replicas) == (Action.HOLD, 1)
+
+
+def test_a_bound_of_a_schedule_is_named_with_it():
+    spec = pool(min_replicas=3, min_schedule="daily 08:00-18:00 UTC")
+
+    decision = decided(spec, observe(0, work(0)))
+
+    assert decision.summary == "0 -> 3: no work; minReplicas is 3 by schedule daily 08:00-18:00 UTC"

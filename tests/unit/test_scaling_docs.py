@@ -1,10 +1,15 @@
 """The worked examples of docs/scaling.md, run line by line."""
 
+import datetime as dt
 import re
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 
+from leadsman_operator.api.schedule import Schedule
+from leadsman_operator.reconcile.schedules import spec_at
 from leadsman_operator.scaling.decide import decide
 from leadsman_operator.scaling.demand import slot_rule
 from leadsman_operator.scaling.model import (
@@ -69,6 +74,7 @@ def test_replicas(row):
     )
     spec = pool(
         slots_per_worker=slots,
+        headroom_slots=int(row["headroomSlots"]),
         min_replicas=int(row["minReplicas"]),
         max_replicas=int(row["maxReplicas"]),
         scale_out_max_step=number(row["scaleOut.maxStep"]),
@@ -135,6 +141,19 @@ def test_share(row):
     assert [str(slots) for slots in wants] == [row["a wants"], row["b wants"]]
 
 
+@pytest.mark.parametrize("row", lines("schedules"))
+def test_schedules(row):
+    example = re.search(r"```yaml\nscaling:\n(.*?)```", PAGE, re.DOTALL)
+    schedules = [Schedule.model_validate(each) for each in yaml.safe_load(example[1])["schedules"]]
+    day, moment = row["wall clock in Zurich"].split(" ", 1)
+    now = dt.datetime.fromisoformat(moment).replace(tzinfo=ZoneInfo("Europe/Zurich"))
+
+    spec, _ = spec_at(pool(min_replicas=1), schedules, now)
+
+    assert f"{now:%a}" == day
+    assert [str(spec.min_replicas), str(spec.max_replicas)] == [row["at least"], row["at most"]]
+
+
 @pytest.mark.parametrize("row", lines("trust"))
 def test_trust(row):
     signal: Signal | None = None if row["last heard"] == "never" else healthy(float(row["last heard"]))
@@ -142,6 +161,7 @@ def test_trust(row):
     replicas = int(row["now"])
     observation = observe(replicas, work(waiting), signal=signal, workers=())
 
-    decision, _ = decide(pool(min_replicas=int(row["minReplicas"])), observation, PoolMemory(), START)
+    spec = pool(min_replicas=int(row["minReplicas"]), signal_lost_floor=number(row["signalLostFloor"]))
+    decision, _ = decide(spec, observation, PoolMemory(), START)
 
     assert answer(decision) == expected(row)

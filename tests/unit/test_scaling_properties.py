@@ -38,6 +38,8 @@ def specs(draw, policy=None, mode=ScalingMode.ACTIVE):
         scale_in_max_step=draw(st.none() | st.integers(1, 10)),
         step_high_water_mark=draw(st.integers(1, 20)),
         step_add_replicas=draw(st.integers(1, 10)),
+        headroom_slots=draw(st.integers(0, 5)),
+        signal_lost_floor=draw(st.none() | st.integers(0, high)),
     )
 
 
@@ -151,14 +153,14 @@ def test_nothing_scales_in_within_the_window(history):
 
 
 @given(histories())
-def test_a_bad_signal_never_scales_in_and_scales_out_only_to_the_minimum(history):
+def test_a_bad_signal_never_scales_in_and_scales_out_only_to_a_stated_floor(history):
     spec, steps = history
     for _, observation, decision, _ in replay(spec, steps):
         if observation.signal.age_seconds > 15:
             assert not decision.signal_healthy
             assert decision.action is not Action.SCALE_IN
             if decision.action is Action.SCALE_OUT:
-                assert decision.replicas == spec.min_replicas
+                assert decision.replicas == max(spec.min_replicas, spec.signal_lost_floor or 0)
 
 
 @given(histories())
@@ -274,7 +276,8 @@ def test_a_constant_input_settles_and_never_flaps(given_input):
     directions = [(after > before) - (after < before) for before, after in itertools.pairwise(sizes)]
     moves = [direction for direction in directions if direction]
     assert moves in ([1] * len(moves), [-1] * len(moves))
-    wanted = -(-slot_rule(spec, part.service_seconds, None, 30.0).slots(0, part) // spec.slots_per_worker)
+    slots = slot_rule(spec, part.service_seconds, None, 30.0).slots(0, part) + spec.headroom_slots
+    wanted = -(-slots // spec.slots_per_worker)
     settled = min(max(wanted, spec.min_replicas), spec.max_replicas)
     if spec.scale_in_max_step is None and spec.scale_out_max_step is None:
         assert sizes[-1] == settled

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     STABLE = "Stable"
     DEPTH_ABOVE_TARGET = "DepthAboveTarget"
     AGE_ABOVE_TARGET = "AgeAboveTarget"
+    HEADROOM = "Headroom"
     HIGH_WATER_MARK = "HighWaterMark"
     WORKERS_NOT_NEEDED = "WorkersNotNeeded"
     AS_EXPECTED = "AsExpected"

@@ -30,6 +30,8 @@ def pool_spec(pool: WorkerPool) -> PoolSpec:
         scale_in_max_step=scaling.scale_in.max_step,
         step_high_water_mark=step.high_water_mark,
         step_add_replicas=step.add_replicas,
+        headroom_slots=scaling.headroom_slots,
+        signal_lost_floor=scaling.signal_lost_floor,
     )
 
 

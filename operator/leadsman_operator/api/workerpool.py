@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 
 from leadsman_operator.api.base import API_VERSION, INT32, MAX_REPLICAS, ApiModel, Name, ObjectMeta, rules
 from leadsman_operator.api.pod import DeploymentRef, EnvVar, PodTemplate, Resources
+from leadsman_operator.api.schedule import Schedule
 from leadsman_operator.api.workerpool_status import WorkerPoolStatus
 from leadsman_operator.scaling.model import ScalingMode, ScalingPolicy
 
@@ -14,10 +15,9 @@ WEEK_SECONDS = 604_800
 
 Replicas = Annotated[int, Field(ge=0, le=MAX_REPLICAS, json_schema_extra=INT32)]
 SomeReplicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS, json_schema_extra=INT32)]
+ATOMIC = {"x-kubernetes-list-type": "atomic"}
 Argument = Annotated[str, Field(max_length=4096)]
-Arguments = Annotated[
-    tuple[Argument, ...], Field(max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"})
-]
+Arguments = Annotated[tuple[Argument, ...], Field(max_length=64, json_schema_extra=ATOMIC)]
 ReplicasOrPercent = Annotated[
     int | str,
     WithJsonSchema(
@@ -66,6 +66,10 @@ class Scaling(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             ("self.policy == 'Step' || !has(self.step)", "step is only used with policy Step"),
+            (
+                "self.policy != 'Step' || self.headroomSlots == 0",
+                "headroomSlots is only used with policy Target; with Step set minReplicas",
+            ),
         )
     )
 
@@ -87,6 +91,14 @@ class Scaling(ApiModel):
     """How the fleet shrinks. Only workers that hold no task are ever taken away."""
     step: Step | None = None
     """The high-water mark of policy Step."""
+    schedules: Annotated[tuple[Schedule, ...], Field(max_length=32, json_schema_extra=ATOMIC)] = ()
+    """Other bounds at some hours of some days: more workers ready before the day begins, fewer at night."""
+    headroom_slots: Annotated[int, Field(ge=0, le=1_000_000, json_schema_extra=INT32)] = 0
+    """Slots kept free above what the work asks for, so that the next tasks meet a worker that has started already.
+    Not with policy Step."""
+    signal_lost_floor: Replicas | None = None
+    """Workers that are made while nothing is heard of the broker, if there are fewer. Default: the fleet is held as
+    it is."""
 
 
 class Drain(ApiModel):
@@ -100,6 +112,11 @@ class Drain(ApiModel):
     the fleet (at least one)."""
 
 
+_SCHEDULED = (
+    "!has(self.scaling.schedules) || self.scaling.schedules.all(s,"
+    " (!has(s.min) || s.min <= self.maxReplicas) && (!has(s.max) || s.max <= self.maxReplicas))"
+)
+_FLOOR = "!has(self.scaling.signalLostFloor) || self.scaling.signalLostFloor <= self.maxReplicas"
 _ONE_OF = "[has(self.image), has(self.template), has(self.deploymentRef)].filter(x, x).size() == 1"
 _SAME_CHOICE = (
     "has(self.image) == has(oldSelf.image) && has(self.template) == has(oldSelf.template)"
@@ -121,6 +138,8 @@ class WorkerPoolSpec(ApiModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             ("self.minReplicas <= self.maxReplicas", "minReplicas may not be above maxReplicas"),
+            (_SCHEDULED, "min and max of a schedule may not be above maxReplicas"),
+            (_FLOOR, "scaling.signalLostFloor may not be above maxReplicas"),
             (_ONE_OF, "give exactly one of image, template and deploymentRef"),
             (_SHORTHAND, "command, args, env, resources and serviceAccountName go with image only"),
             (

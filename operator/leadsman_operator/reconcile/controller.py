@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 from leadsman_operator.api import ConditionStatus, ConditionType
@@ -44,7 +45,9 @@ class PoolController:
         leadership: Leadership,
         metrics: Metrics,
         conflict_quiet_seconds: float,
+        wall_clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:
+        self._wall_clock = wall_clock
         self._conflict_quiet_seconds = conflict_quiet_seconds
         self._cache = cache
         self._index = index
@@ -93,6 +96,7 @@ class PoolController:
 
     async def _look(self, pool: Pool, record: PoolRecord) -> float | None:
         now = asyncio.get_running_loop().time()
+        pool, rebound = pool.at(self._wall_clock())
         look = self._observe(pool, record, now)
         before, record.decision = record.decision, look.decision
         again: float | None = None
@@ -107,7 +111,7 @@ class PoolController:
         told = await self._tell(look, before)
         if trouble is not None:
             raise trouble
-        waits = (look.decision.recheck_seconds, again, told)
+        waits = (look.decision.recheck_seconds, again, told, rebound)
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _observe(self, pool: Pool, record: PoolRecord, now: float) -> Look:
@@ -126,7 +130,10 @@ class PoolController:
         for each in self._index.group(pool.key):
             own = each.uid == pool.uid
             theirs = record if own else self._record(each.key, each.obj)
-            views[each.name] = self._view(each, theirs, around if own else self._observer.surroundings(each), now)
+            scheduled = pool if own else each.at(self._wall_clock())[0]
+            views[each.name] = self._view(
+                scheduled, theirs, around if own else self._observer.surroundings(each), now
+            )
         names = {name for view in views.values() for name in view.spec.capabilities}
         shares = share(self._observer.samples(pool.namespace, names, now), list(views.values()))
         mine = views[pool.name].observation
@@ -153,7 +160,7 @@ class PoolController:
             decision=look.decision,
             verdicts=verdicts,
             before=record.status.written or pool.obj.get("status") or {},
-            now=dt.datetime.now(dt.UTC),
+            now=self._wall_clock(),
         )
         told = await self._reporter.status(pool.obj, record, status)
         return min((wait for wait in (again, told) if wait is not None), default=None)

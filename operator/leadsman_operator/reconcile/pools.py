@@ -1,5 +1,7 @@
 """The pools as they are asked for: parsed once per change, and found by queue and by Deployment."""
 
+import dataclasses
+import datetime as dt
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +10,7 @@ from pydantic import ValidationError
 
 from leadsman_operator.api import WorkerPool, pool_spec
 from leadsman_operator.kube.cache import Key, key_of
+from leadsman_operator.reconcile.schedules import spec_at
 from leadsman_operator.scaling.model import PoolSpec
 
 Object = dict[str, Any]
@@ -20,6 +23,7 @@ class Pool:
     obj: Object
     model: WorkerPool
     spec: PoolSpec
+    """Without schedules; see `at`."""
 
     @property
     def key(self) -> Key:
@@ -46,6 +50,11 @@ class Pool:
     def generation(self) -> int:
         """The generation of its spec."""
         return int(self.obj["metadata"].get("generation") or 0)
+
+    def at(self, now: dt.datetime) -> "tuple[Pool, float | None]":
+        """Return the pool with the bounds its schedules give it at `now`, and in how many seconds to look again."""
+        spec, again = spec_at(self.spec, self.model.spec.scaling.schedules, now)
+        return (self, again) if spec is self.spec else (dataclasses.replace(self, spec=spec), again)
 
     @property
     def owns_deployment(self) -> bool:

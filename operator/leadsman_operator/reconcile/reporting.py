@@ -158,7 +158,8 @@ class Reporter:
 
     def bounds(self, pool: Pool, record: PoolRecord) -> None:
         """Say so when the bounds of the pool were changed, by an edit or by `kubectl scale`."""
-        now = f"{pool.spec.min_replicas}-{pool.spec.max_replicas}"
+        spec = pool.model.spec
+        now = f"{spec.min_replicas}-{spec.max_replicas}"
         before = record.announced.get("bounds")
         record.announced["bounds"] = now
         if before is not None and before != now:

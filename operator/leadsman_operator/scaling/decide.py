@@ -53,7 +53,7 @@ def decide(
 
     counts = census(observation)
     inputs = _inputs(spec, observation)
-    memory = remembered(spec, observation, memory, now, sum(each.slots for each in inputs))
+    memory = remembered(spec, observation, memory, now, _slots(spec, inputs))
     demand = _demand(spec, observation, memory, counts=counts, inputs=inputs, now=now)
     limiter = Limiter(
         spec=spec,
@@ -103,8 +103,12 @@ def _still(spec: PoolSpec, observation: PoolObservation, reason: Reason, note: s
 
 
 def _hold_on(spec: PoolSpec, observation: PoolObservation, trouble: str) -> Decision:
-    """Hold, except that `minReplicas` is a promise that needs no signal."""
-    current, low = observation.replicas, min(spec.min_replicas, spec.max_replicas)
+    """Hold, except that `minReplicas` is a promise that needs no signal, and a floor may be set for this case."""
+    current, low, reason, note = observation.replicas, spec.min_replicas, Reason.AT_MIN_REPLICAS, spec.floor
+    floor = spec.signal_lost_floor
+    if floor is not None and floor > low and not _only_unreported(observation):
+        low, reason, note = floor, Reason.SIGNAL_LOST, f"signalLostFloor is {floor}"
+    low = min(low, spec.max_replicas)
     held = _still(spec, observation, Reason.SIGNAL_LOST, trouble)
     if current >= low or observation.conflict or spec.mode is not ScalingMode.ACTIVE:
         return replace(held, signal_healthy=False)
@@ -112,10 +116,15 @@ def _hold_on(spec: PoolSpec, observation: PoolObservation, trouble: str) -> Deci
         held,
         action=Action.SCALE_OUT,
         replicas=low,
-        clamps=(Clamp(Reason.AT_MIN_REPLICAS, current, low, f"minReplicas is {low}"),),
-        summary=f"{current} -> {low}: minReplicas is {low}; {trouble}",
+        clamps=(Clamp(reason, current, low, note),),
+        summary=f"{current} -> {low}: {note}; {trouble}",
         signal_healthy=False,
     )
+
+
+def _only_unreported(observation: PoolObservation) -> bool:
+    """Say whether the broker is heard and merely does not know a queue yet: its signal is not lost."""
+    return distrust(replace(observation, unreported_capabilities=())) is None
 
 
 def _inputs(spec: PoolSpec, observation: PoolObservation) -> tuple[CapabilityInputs, ...]:
@@ -155,17 +164,26 @@ def _demand(
     inputs: tuple[CapabilityInputs, ...],
     now: float,
 ) -> _Demand:
-    slots = sum(each.slots for each in inputs)
+    slots = _slots(spec, inputs)
     if spec.policy is ScalingPolicy.STEP:
         step = step_replicas(spec, observation, memory, counts=counts, inputs=inputs, now=now)
         return _Demand(step.replicas * spec.slots_per_worker, step.replicas, inputs, step.formula, step.reason)
     replicas = replicas_for(slots, spec)
-    formula = f"ceil({slots} slots / {spec.slots_per_worker} per worker) = {replicas}"
+    spare = f" with {spec.headroom_slots} of headroom" if spec.headroom_slots else ""
+    formula = f"ceil({slots} slots{spare} / {spec.slots_per_worker} per worker) = {replicas}"
     aged = any(
         each.oldest_age_seconds is not None and each.oldest_age_seconds > spec.target_age_seconds for each in inputs
     )
     reason = Reason.AGE_ABOVE_TARGET if aged else Reason.DEPTH_ABOVE_TARGET
+    if spec.headroom_slots and replicas_for(slots - spec.headroom_slots, spec) <= observation.replicas:
+        reason = Reason.HEADROOM
     return _Demand(slots, replicas, inputs, formula, reason)
+
+
+def _slots(spec: PoolSpec, inputs: tuple[CapabilityInputs, ...]) -> int:
+    """Give the slots wanted, with the warm spare; `Step` counts tasks, not slots, and has none."""
+    spare = spec.headroom_slots if spec.policy is ScalingPolicy.TARGET else 0
+    return sum(each.slots for each in inputs) + spare
 
 
 def _action(current: int, replicas: int) -> Action:

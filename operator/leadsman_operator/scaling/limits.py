@@ -72,9 +72,9 @@ class Limiter:
     def _bounds(self) -> None:
         low, high = self.spec.min_replicas, self.spec.max_replicas
         if self.replicas < low:
-            self._to(low, Reason.AT_MIN_REPLICAS, f"minReplicas is {low}")
+            self._to(low, Reason.AT_MIN_REPLICAS, self.spec.floor)
         if self.replicas > high:
-            self._to(high, Reason.AT_MAX_REPLICAS, f"maxReplicas is {high}")
+            self._to(high, Reason.AT_MAX_REPLICAS, self.spec.ceiling)
 
     def _scale_out_step(self) -> None:
         step = self.spec.scale_out_max_step

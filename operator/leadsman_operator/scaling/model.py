@@ -55,11 +55,33 @@ class PoolSpec:
     """How many workers one scale-in takes away; None: as many as are not wanted, under `Step` one."""
     step_high_water_mark: int = 2
     step_add_replicas: int = 1
+    headroom_slots: int = 0
+    """Warm spare above what the work asks for."""
+    signal_lost_floor: int | None = None
+    """Workers that are kept while the broker is not heard; None: the fleet is held as it is."""
+    min_schedule: str = ""
+    """The schedule that `min_replicas` comes from at the moment; empty: the field of that name."""
+    max_schedule: str = ""
+    """The schedule that `max_replicas` comes from at the moment; empty: the field of that name."""
+
+    @property
+    def floor(self) -> str:
+        """`min_replicas` and where it comes from, in words."""
+        return _bound("minReplicas", self.min_replicas, self.min_schedule)
+
+    @property
+    def ceiling(self) -> str:
+        """`max_replicas` and where it comes from, in words."""
+        return _bound("maxReplicas", self.max_replicas, self.max_schedule)
 
     @property
     def max_slots(self) -> int:
         """What the pool may grow to."""
         return self.max_replicas * self.slots_per_worker
+
+
+def _bound(field_name: str, replicas: int, schedule: str) -> str:
+    return f"{field_name} is {replicas} by schedule {schedule}" if schedule else f"{field_name} is {replicas}"
 
 
 @dataclass(frozen=True, slots=True)
