@@ -14,6 +14,7 @@ from leadsman_broker.core.core import Core
 from leadsman_broker.core.rows import (
     AcceptedRow,
     Changes,
+    CordonRow,
     FenceRow,
     HistoryRow,
     LiveRow,
@@ -208,6 +209,8 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
             history=[HistoryRow(1, 1, 100.5, "failed", 1, "pod.i1", "Boom")],
             namespaces={NAMESPACE: NamespaceRow(NAMESPACE, 4, (rules,), (CapabilityConfig(name="old"),))},
             fences={"pod": FenceRow("pod", "op", 900.0), "none": None},
+            cordons={pod: CordonRow(pod, "op", 800.0, pod == "asked") for pod in ("asked", "kept")}
+            | {"none": None},
             totals={key: TotalsRow(1, 2, 3, 4, 5, 6, 7, 8, 9)},
             service_times={key: (1.5, 2.25)},
         )
@@ -217,6 +220,7 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
     assert [row.seq for row in stored.tasks] == [1, 2, 3]
     assert stored.namespaces == [NamespaceRow(NAMESPACE, 4, (rules,), (CapabilityConfig(name="old"),))]
     assert stored.fences == [FenceRow("pod", "op", 900.0)]
+    assert sorted(stored.cordons) == [CordonRow("asked", "op", 800.0, True), CordonRow("kept", "op", 800.0, False)]
     assert stored.totals == {key: TotalsRow(1, 2, 3, 4, 5, 6, 7, 8, 9)}
     assert stored.service_times == {key: (1.5, 2.25)}
     assert store.deliveries([task_id(1)])[task_id(1)].checkpoint == b"at 1"
@@ -224,17 +228,20 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
     assert record.history == (HistoryRow(1, 1, 100.5, "failed", 1, "pod.i1", "Boom"),)
 
 
-def test_a_lifted_fence_and_a_forgotten_queue_are_gone(reopen):
+def test_a_lifted_fence_or_cordon_and_a_forgotten_queue_are_gone(reopen):
     key = (NAMESPACE, CAPABILITY)
     store = reopen()
     store.commit(
         Changes(
-            fences={"pod": FenceRow("pod", "op", 900.0)}, totals={key: TotalsRow(1)}, service_times={key: (1.0,)}
+            fences={"pod": FenceRow("pod", "op", 900.0)},
+            cordons={"pod": CordonRow("pod", "op", 900.0, False)},
+            totals={key: TotalsRow(1)},
+            service_times={key: (1.0,)},
         )
     )
-    store.commit(Changes(fences={"pod": None}, forgotten=[key, ("never", "seen")]))
+    store.commit(Changes(fences={"pod": None}, cordons={"pod": None}, forgotten=[key, ("never", "seen")]))
     stored = reopen().load()
-    assert (stored.fences, stored.totals, stored.service_times) == ([], {}, {})
+    assert (stored.fences, stored.cordons, stored.totals, stored.service_times) == ([], [], {}, {})
 
 
 @pytest.mark.parametrize("payload", [b"null", b"", b'"\\u0000\\ud800"', b"\x00\xff" * 9, b"x" * 1_000_000])

@@ -61,10 +61,14 @@ def check_holders(core: Core) -> None:
 
 
 def check_fences(core: Core) -> None:
-    """A fenced pod holds nothing and waits for nothing."""
+    """A fenced pod holds nothing and waits for nothing; a cordoned one waits for nothing."""
     state = core.state
     for worker in state.workers.values():
         assert worker.fence == state.fences.get(worker.key[1])
+        assert worker.cordon == state.cordons.get(worker.key[1])
+        assert not worker.asked_to_drain or worker.cordon.drain
+        if worker.cordon is not None:
+            assert worker.call is None
         if worker.fence is not None:
             assert not worker.leases
             assert worker.call is None
@@ -104,4 +108,5 @@ def picture(core: Core) -> dict[str, Any]:
         for key, queue in state.queues.items()
     }
     holders = {key: worker.leases for key, worker in state.workers.items() if worker.leases}
-    return {"rows": rows, "queues": queues, "holders": holders, "fences": state.fences, "next": state.next_seq}
+    bound = (state.fences, state.cordons)
+    return {"rows": rows, "queues": queues, "holders": holders, "bound": bound, "next": state.next_seq}

@@ -1,4 +1,4 @@
-"""Readiness: what the operator sees of a fence, a drain and a broker that is away."""
+"""Readiness and orders: what the operator sees of a fence, a cordon, a drain and a broker that is away."""
 
 import json
 import urllib.request
@@ -10,8 +10,8 @@ from broker_process import eventually
 from leadsman import TaskState
 
 
-def fence(broker, pod_uid, action="fence"):
-    body = {"operation": "test", "pod_uids": [pod_uid]}
+def fence(broker, pod_uid, action="fence", **options):
+    body = {"operation": "test", "pod_uids": [pod_uid], **options}
     request = urllib.request.Request(
         f"{broker.url}/v1/workers/{action}", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -63,6 +63,34 @@ def test_a_worker_that_starts_under_a_fence_is_never_ready(broker, client, start
     eventually(lambda: worker.records("connected to the broker"), what="a connected worker")
     assert worker.health("/readyz") == 503
     assert client.get(client.submit("echo").id).state is TaskState.READY
+
+
+def test_a_cordoned_worker_stays_ready_finishes_and_works_again_when_the_cordon_is_lifted(
+    broker, client, start_worker, journal, gate
+):
+    worker = start_worker(broker.url, capabilities=["gate"], slots=2)
+    running = client.submit("gate", gate.path).id
+    eventually(lambda: journal.entries("started", running), what="the handler at work")
+    assert fence(broker, worker.pod_uid, "cordon")["leases"] == 1
+    waiting = client.submit("gate", gate.path).id
+    gate.open()
+    client.wait(running, timeout_seconds=30)
+    assert worker.health("/readyz") == 200
+    assert client.get(waiting).attempts.deliveries == 0
+    assert fence(broker, worker.pod_uid, "uncordon")["lifted"]
+    assert client.wait(waiting, timeout_seconds=30).state is TaskState.COMPLETED
+
+
+def test_a_worker_that_is_asked_to_drain_finishes_and_ends(broker, client, start_worker, journal, gate):
+    worker = start_worker(broker.url, capabilities=["gate"])
+    running = client.submit("gate", gate.path).id
+    eventually(lambda: journal.entries("started", running), what="the handler at work")
+    fence(broker, worker.pod_uid, "cordon", drain=True)
+    eventually(lambda: worker.health("/readyz") == 503, what="a worker that is not ready")
+    worker.terminate()  # one signal after that is still a request to end in good order
+    gate.open()
+    assert worker.wait(30) == 0
+    assert client.get(running).state is TaskState.COMPLETED
 
 
 def test_an_unknown_health_path_is_not_found(broker, start_worker):

@@ -195,6 +195,16 @@ class CoreMachine(RuleBasedStateMachine):
     def unfence(self, name):
         self.run(c.Unfence((name,)))
 
+    @rule(name=workers, operation=st.sampled_from(["op1", "op2"]), drain=st.booleans())
+    def cordon(self, name, operation, drain):
+        before = self._held(name)
+        self.run(c.Cordon(operation, (name,), 30.0, drain))
+        assert self._held(name) == before
+
+    @rule(name=workers)
+    def uncordon(self, name):
+        self.run(c.Uncordon((name,)))
+
     @rule(data=st.data())
     def abandon(self, data):
         waiting = sorted(self.rig.core.state.calls)

@@ -165,6 +165,24 @@ class Unfence:
 
 
 @dataclass(frozen=True, slots=True)
+class Cordon:
+    """Give pods nothing new; the same operation renews. Answer: `list[Cordoned]`, in order."""
+
+    operation: str
+    pod_uids: tuple[str, ...]
+    ttl_seconds: float = 300.0
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    """Lift cordons; `operation` None lifts whatever operation set them. Answer: `list[bool]` (lifted), in order."""
+
+    pod_uids: tuple[str, ...]
+    operation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Configure:
     """The full set of a namespace's capabilities. Answer: `Configured`."""
 
@@ -193,6 +211,8 @@ Command = (
     | Redrive
     | Fence
     | Unfence
+    | Cordon
+    | Uncordon
     | Configure
     | Sweep
 )

@@ -18,13 +18,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leadsman.wire.stats import CapabilityStats, FenceStats, WorkerStats
+from leadsman.wire.stats import CapabilityStats, CordonStats, FenceStats, WorkerStats
 from leadsman_broker.core import commands as c
 from leadsman_broker.core import stats, timers
 from leadsman_broker.core.admission import enqueue
 from leadsman_broker.core.asking import abandon, lease
 from leadsman_broker.core.cancelling import cancel
 from leadsman_broker.core.configuration import configure
+from leadsman_broker.core.cordoning import cordon, uncordon
 from leadsman_broker.core.dead_letters import redrive
 from leadsman_broker.core.dispatch import dispatch
 from leadsman_broker.core.fencing import fence, unfence
@@ -57,6 +58,8 @@ RULES: dict[type, Apply] = {
     c.Redrive: redrive,
     c.Fence: fence,
     c.Unfence: unfence,
+    c.Cordon: cordon,
+    c.Uncordon: uncordon,
     c.Configure: configure,
     c.Sweep: sweep,
 }
@@ -81,6 +84,7 @@ class Changed:
     workers: frozenset[WorkerKey]
     """One that `worker_stats` no longer knows is gone; its id is `worker_id(key)`."""
     fences: bool
+    """Or cordons."""
     urgent: bool
 
 
@@ -196,6 +200,10 @@ class Core:
     def fence_stats(self, now: float) -> list[FenceStats]:
         """Return every fence in force."""
         return stats.fence_stats(self.state, now)
+
+    def cordon_stats(self, now: float) -> list[CordonStats]:
+        """Return every cordon in force."""
+        return stats.cordon_stats(self.state, now)
 
     def totals(self, key: QueueKey) -> TotalsRow:
         """Return the counters of a queue, for metrics; zeros when it is gone."""

@@ -10,7 +10,7 @@ from leadsman.wire.workers import FenceOutcome
 from leadsman_broker.core.commands import Fence, Unfence
 from leadsman_broker.core.results import Fenced
 from leadsman_broker.core.rows import FenceRow
-from leadsman_broker.core.waiting import end_for_fence
+from leadsman_broker.core.waiting import end_unless_active
 
 if TYPE_CHECKING:
     from leadsman_broker.core.state import State
@@ -62,4 +62,4 @@ def _bind(state: "State", pod_uid: str, row: FenceRow | None) -> None:
         worker = state.workers[key]
         worker.fence = row
         state.worker_changed(worker, urgent=True)
-        end_for_fence(state, worker)
+        end_unless_active(state, worker)

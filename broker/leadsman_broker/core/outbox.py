@@ -5,6 +5,7 @@ from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import (
     AcceptedRow,
     Changes,
+    CordonRow,
     Ending,
     FenceRow,
     HistoryRow,
@@ -20,6 +21,7 @@ class Outbox:
 
     __slots__ = (
         "checkpoints",
+        "cordons",
         "ended",
         "fences",
         "forgotten",
@@ -43,6 +45,7 @@ class Outbox:
         self.purged: list[PurgedRow] = []
         self.namespaces: dict[str, NamespaceRow] = {}
         self.fences: dict[str, FenceRow | None] = {}
+        self.cordons: dict[str, CordonRow | None] = {}
         self.totals: set[Queue] = set()
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
         self.forgotten: list[QueueKey] = []
@@ -91,6 +94,7 @@ class Outbox:
             purged=self.purged,
             namespaces=self.namespaces,
             fences=self.fences,
+            cordons=self.cordons,
             totals={queue.key: queue.totals.row() for queue in self.totals},
             service_times=self.service_times,
             forgotten=self.forgotten,

@@ -8,7 +8,7 @@ from leadsman_broker.core.ids import parse_token
 from leadsman_broker.core.leases import attempt_end, give_back_missing, reclaim, renew
 from leadsman_broker.core.results import BeatOutcome, HeartbeatOutcome
 from leadsman_broker.core.settlements import leased_task, save_checkpoint
-from leadsman_broker.core.waiting import end_for_fence
+from leadsman_broker.core.waiting import end_unless_active
 from leadsman_broker.core.workers import WorkerRow, hear
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def heartbeat(state: "State", command: Heartbeat) -> HeartbeatOutcome:
     if worker.draining != command.draining:
         worker.draining = command.draining
         state.worker_changed(worker, urgent=True)
-        end_for_fence(state, worker)
+        end_unless_active(state, worker)
     held: set[int] = set()
     outcomes = [_beat(state, worker, beat, held) for beat in command.leases]
     if worker.leases:

@@ -24,6 +24,9 @@ def restore(state: "State", stored: Stored) -> None:
     for fence in stored.fences:
         state.fences[fence.pod_uid] = fence
         state.alarms.sooner("fences", fence.expires_at)
+    for cordon in stored.cordons:
+        state.cordons[cordon.pod_uid] = cordon
+        state.alarms.sooner("cordons", cordon.expires_at)
     for namespace in stored.namespaces:
         state.namespaces[namespace.namespace] = namespace
         for rules in namespace.capabilities:
@@ -83,6 +86,7 @@ def _hold(state: "State", row: TaskRow, standing: Standing) -> None:
     queue = row.queue
     worker = known_worker(state, (queue.key[0], standing.lease_pod or "", standing.lease_incarnation or ""))
     worker.pool = standing.lease_pool
+    worker.asked_to_drain = worker.cordon is not None and worker.cordon.drain
     started_at = standing.lease_started_at or state.now
     slack = queue.rules.lease_seconds * state.settings.reclaim_jitter * state.rand.random()
     lease = Lease(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from leadsman.wire.leases import LeaseStatus, WorkerState
 from leadsman.wire.tasks import TaskClass, TaskState
-from leadsman.wire.workers import FenceOutcome
+from leadsman.wire.workers import CordonOutcome, FenceOutcome
 
 SATURATED = "pool saturated"
 """The seed's word for a refusal for depth."""
@@ -138,6 +138,16 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
+class Cordoned:
+    """What became of one cordon; `leases` it still holds, `operation` is the one in force."""
+
+    pod_uid: str
+    outcome: CordonOutcome
+    leases: int
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
 class Configured:
     """`applied` false when a newer generation was known. `retained`: unlisted queues that still hold tasks."""
 
@@ -161,6 +171,7 @@ Result = (
     | Cancelled
     | list[Redriven]
     | list[Fenced]
+    | list[Cordoned]
     | list[bool]
     | Configured
     | Swept

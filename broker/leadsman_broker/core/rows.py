@@ -147,6 +147,15 @@ class FenceRow(NamedTuple):
     expires_at: float
 
 
+class CordonRow(NamedTuple):
+    """A cordon in force on a pod UID."""
+
+    pod_uid: str
+    operation: str
+    expires_at: float
+    drain: bool
+
+
 class NamespaceRow(NamedTuple):
     """The configuration of a namespace."""
 
@@ -228,6 +237,8 @@ class Changes:
     namespaces: dict[str, NamespaceRow] = field(default_factory=dict)
     fences: dict[str, FenceRow | None] = field(default_factory=dict)
     """Pod UID -> fence in force, None: lifted."""
+    cordons: dict[str, CordonRow | None] = field(default_factory=dict)
+    """Pod UID -> cordon in force, None: lifted."""
     totals: dict[QueueKey, TotalsRow] = field(default_factory=dict)
     service_times: dict[QueueKey, tuple[float, ...]] = field(default_factory=dict)
     """Newest last. Written at most every few seconds per queue: losing the newest few in a crash is harmless."""
@@ -245,6 +256,7 @@ class Changes:
             or self.purged
             or self.namespaces
             or self.fences
+            or self.cordons
             or self.totals
             or self.service_times
             or self.forgotten
@@ -262,5 +274,6 @@ class Stored:
     dead: dict[QueueKey, int] = field(default_factory=dict)
     namespaces: list[NamespaceRow] = field(default_factory=list)
     fences: list[FenceRow] = field(default_factory=list)
+    cordons: list[CordonRow] = field(default_factory=list)
     totals: dict[QueueKey, TotalsRow] = field(default_factory=dict)
     service_times: dict[QueueKey, tuple[float, ...]] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from leadsman_broker.core.outbox import Outbox
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.randomness import Randomness
 from leadsman_broker.core.results import Answer
-from leadsman_broker.core.rows import FenceRow, Loaded, NamespaceRow, QueueKey, WorkerKey
+from leadsman_broker.core.rows import CordonRow, FenceRow, Loaded, NamespaceRow, QueueKey, WorkerKey
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.core.tasks import TaskRow
 from leadsman_broker.core.waiting import Call
@@ -22,6 +22,7 @@ class State:
         "calls",
         "changed_queues",
         "changed_workers",
+        "cordons",
         "expiries",
         "fences",
         "fences_changed",
@@ -57,6 +58,7 @@ class State:
         self.workers: dict[WorkerKey, WorkerRow] = {}
         self.pods: dict[str, set[WorkerKey]] = {}
         self.fences: dict[str, FenceRow] = {}
+        self.cordons: dict[str, CordonRow] = {}
 
         self.calls: dict[int, Call] = {}
         """Parked lease calls by number."""
@@ -78,6 +80,7 @@ class State:
         self.changed_queues: set[QueueKey] = set()
         self.changed_workers: set[WorkerKey] = set()
         self.fences_changed = False
+        """Or the cordons."""
         self.urgent = False
 
     def queue_changed(self, queue: Queue, *, urgent: bool = False) -> None:

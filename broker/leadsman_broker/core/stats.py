@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from leadsman.reasons import Reason
-from leadsman.wire.stats import CapabilityStats, FenceStats, WorkerStats
+from leadsman.wire.stats import CapabilityStats, CordonStats, FenceStats, WorkerStats
 from leadsman_broker.core.workers import WorkerRow
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
 
 def worker_stats(state: "State", worker: WorkerRow, now: float) -> WorkerStats:
     """Return one worker at `now`."""
+    bound = worker.fence or worker.cordon
     held = Counter(state.tasks[seq].queue.key[1] for seq in worker.leases)
     return WorkerStats(
         id=worker.id,
@@ -59,7 +60,7 @@ def worker_stats(state: "State", worker: WorkerRow, now: float) -> WorkerStats:
         last_heard_seconds=max(0.0, now - worker.heard_at),
         parked=worker.call is not None,
         state=worker.state,
-        operation=worker.fence.operation if worker.fence is not None else None,
+        operation=bound.operation if bound is not None else None,
     )
 
 
@@ -68,4 +69,17 @@ def fence_stats(state: "State", now: float) -> list[FenceStats]:
     return [
         FenceStats(pod_uid=row.pod_uid, operation=row.operation, expires_in_seconds=max(0.0, row.expires_at - now))
         for row in state.fences.values()
+    ]
+
+
+def cordon_stats(state: "State", now: float) -> list[CordonStats]:
+    """Return the cordons in force."""
+    return [
+        CordonStats(
+            pod_uid=row.pod_uid,
+            operation=row.operation,
+            drain=row.drain,
+            expires_in_seconds=max(0.0, row.expires_at - now),
+        )
+        for row in state.cordons.values()
     ]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 from leadsman.wire.tasks import TaskState
 from leadsman_broker.core.attempts import EndReason
+from leadsman_broker.core.cordoning import lift_expired_cordons
 from leadsman_broker.core.fencing import lift_expired
 from leadsman_broker.core.leases import reclaim_due
 from leadsman_broker.core.placement import became_ready, finish, watch_delayed
@@ -29,6 +30,9 @@ def run(state: "State") -> None:
         if key == "fences":
             lift_expired(state)
             state.alarms.set("fences", min((row.expires_at for row in state.fences.values()), default=None))
+        elif key == "cordons":
+            lift_expired_cordons(state)
+            state.alarms.set("cordons", min((row.expires_at for row in state.cordons.values()), default=None))
         elif key == "workers":
             forget_silent(state)
             watch_workers(state)

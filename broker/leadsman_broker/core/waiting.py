@@ -147,7 +147,7 @@ def put_back(queue: "Queue", entries: list[Entry]) -> None:
             heappush(queue.waiters, entry)
 
 
-def end_for_fence(state: "State", worker: WorkerRow) -> None:
+def end_unless_active(state: "State", worker: WorkerRow) -> None:
     """End the parked call of a worker that may get nothing any more."""
     if worker.call is not None and worker.state is not WorkerState.ACTIVE:
         end(state, worker.call)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.wire.leases import WorkerState
 from leadsman_broker.core.commands import Worker
-from leadsman_broker.core.rows import FenceRow, WorkerKey, worker_id
+from leadsman_broker.core.rows import CordonRow, FenceRow, WorkerKey, worker_id
 
 if TYPE_CHECKING:
     from leadsman_broker.core.state import State
@@ -17,8 +17,10 @@ class WorkerRow:
     __slots__ = (
         "alone",
         "answered",
+        "asked_to_drain",
         "call",
         "capabilities",
+        "cordon",
         "draining",
         "fence",
         "heard_at",
@@ -42,6 +44,11 @@ class WorkerRow:
         self.draining = False
         self.fence: FenceRow | None = None
         """The fence on its pod."""
+        self.cordon: CordonRow | None = None
+        """The cordon on its pod."""
+        self.asked_to_drain = False
+        """It was there when its pod's cordon asked to drain. One that starts later is not asked: it would end at
+        once, be started again by Kubernetes and so on."""
         self.leases: set[int] = set()
         """seqs of the tasks it holds."""
         self.alone = False
@@ -69,7 +76,11 @@ class WorkerRow:
         """Return what the broker wants of it."""
         if self.fence is not None:
             return WorkerState.FENCED
-        return WorkerState.DRAINING if self.draining else WorkerState.ACTIVE
+        if self.draining:
+            return WorkerState.DRAINING
+        if self.cordon is not None:
+            return WorkerState.DRAIN if self.asked_to_drain else WorkerState.CORDONED
+        return WorkerState.ACTIVE
 
 
 def hear(state: "State", who: Worker, capabilities: tuple[str, ...], slots: int) -> WorkerRow:
@@ -87,11 +98,12 @@ def hear(state: "State", who: Worker, capabilities: tuple[str, ...], slots: int)
 
 
 def known_worker(state: "State", key: WorkerKey) -> WorkerRow:
-    """Return a worker, new if it was not known; a fence on its pod binds it from the start."""
+    """Return a worker, new if it was not known; what binds its pod binds it from the start."""
     worker = state.workers.get(key)
     if worker is None:
         worker = state.workers[key] = WorkerRow(key, state.now)
         worker.fence = state.fences.get(key[1])
+        worker.cordon = state.cordons.get(key[1])
         state.pods.setdefault(key[1], set()).add(key)
         state.alarms.sooner("workers", state.now + state.settings.worker_forget_seconds / 8)
         state.worker_changed(worker, urgent=True)

@@ -139,6 +139,7 @@ class Feed:
             capabilities=[queue for queue in queues if queue is not None],
             workers=[worker for worker in workers if worker is not None],
             fences=[fence for fence in core.fence_stats(now) if namespace is None or fence.pod_uid in pods],
+            cordons=[cordon for cordon in core.cordon_stats(now) if namespace is None or cordon.pod_uid in pods],
         )
 
     def subscribe(self, last_event_id: str | None = None) -> Subscription:
@@ -218,6 +219,7 @@ class Feed:
             capabilities=[stats for _, stats in queues if stats is not None],
             workers=[stats for _, stats in workers if stats is not None],
             fences=core.fence_stats(now),
+            cordons=core.cordon_stats(now),
             gone_capabilities=[key for key, stats in queues if stats is None],
             gone_workers=[worker_id(key) for key, stats in workers if stats is None],
         )
@@ -260,8 +262,12 @@ class Feed:
             if self._queues or self._workers or self._fences:
                 self._flush()
                 continue
-            fences = self._core.fence_stats(self._clock.now())
-            self._push("tick", StatsSnapshot(epoch=self.epoch, sequence=self._sequence, fences=fences))
+            now = self._clock.now()
+            fences, cordons = self._core.fence_stats(now), self._core.cordon_stats(now)
+            self._push(
+                "tick",
+                StatsSnapshot(epoch=self.epoch, sequence=self._sequence, fences=fences, cordons=cordons),
+            )
 
     async def _note_heard(self) -> None:
         """Add the workers heard since the last tick: a heartbeat alone is no event, but readers count on it."""

@@ -7,10 +7,21 @@ import structlog
 
 from leadsman.wire.capabilities import CapabilitiesReply, CapabilitiesRequest, CapabilitiesView
 from leadsman.wire.stats import StatsSnapshot
-from leadsman.wire.workers import FenceReply, FenceRequest, UnfenceReply, UnfenceRequest, UnfenceResult
+from leadsman.wire.workers import (
+    CordonReply,
+    CordonRequest,
+    FenceReply,
+    FenceRequest,
+    UncordonReply,
+    UncordonRequest,
+    UncordonResult,
+    UnfenceReply,
+    UnfenceRequest,
+    UnfenceResult,
+)
 from leadsman_broker.auth import Role
-from leadsman_broker.core.commands import Configure, Fence, Unfence
-from leadsman_broker.core.results import Configured, Fenced
+from leadsman_broker.core.commands import Configure, Cordon, Fence, Uncordon, Unfence
+from leadsman_broker.core.results import Configured, Cordoned, Fenced
 from leadsman_broker.engine import Engine, Event, Subscription
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import Exchange, Response, json_response
@@ -91,6 +102,24 @@ class FleetCalls:
                 UnfenceRequest,
                 UnfenceReply,
             ),
+            Route(
+                "POST",
+                "/v1/workers/cordon",
+                self.cordon,
+                _OPERATORS,
+                "Give pods' workers nothing new; they keep what they hold",
+                CordonRequest,
+                CordonReply,
+            ),
+            Route(
+                "POST",
+                "/v1/workers/uncordon",
+                self.uncordon,
+                _OPERATORS,
+                "Lift cordons",
+                UncordonRequest,
+                UncordonReply,
+            ),
         ]
 
     async def configure(self, exchange: Exchange) -> Response:
@@ -151,6 +180,35 @@ class FleetCalls:
             for pod_uid, each in zip(request.pod_uids, lifted, strict=True)
         ]
         return json_response(UnfenceReply(epoch=self._engine.feed.epoch, results=results))
+
+    async def cordon(self, exchange: Exchange) -> Response:
+        """Cordon pods."""
+        request = await exchange.read(CordonRequest)
+        command = Cordon(request.operation, tuple(request.pod_uids), request.ttl_seconds, request.drain)
+        (outcomes,) = await self._engine.submit([command])
+        results = [views.cordon_result(outcome) for outcome in cast("list[Cordoned]", outcomes)]
+        for result in results:
+            log.info(
+                "cordon",
+                operation=request.operation,
+                pod_uid=result.pod_uid,
+                outcome=result.outcome.value,
+                drain=request.drain,
+            )
+        return json_response(CordonReply(epoch=self._engine.feed.epoch, results=results))
+
+    async def uncordon(self, exchange: Exchange) -> Response:
+        """Lift cordons."""
+        request = await exchange.read(UncordonRequest)
+        command = Uncordon(tuple(request.pod_uids), request.operation)
+        (outcomes,) = await self._engine.submit([command])
+        lifted = cast("list[bool]", outcomes)
+        log.info("uncordon", operation=request.operation, pod_uids=request.pod_uids, lifted=lifted)
+        results = [
+            UncordonResult(pod_uid=pod_uid, lifted=each)
+            for pod_uid, each in zip(request.pod_uids, lifted, strict=True)
+        ]
+        return json_response(UncordonReply(epoch=self._engine.feed.epoch, results=results))
 
     async def stream(self, exchange: Exchange) -> None:
         """Send stats as they change until the reader leaves, falls behind, or the broker ends."""

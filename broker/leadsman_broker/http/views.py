@@ -13,9 +13,10 @@ from leadsman.wire.tasks import (
     TaskState,
     TaskView,
 )
-from leadsman.wire.workers import FenceResult
+from leadsman.wire.workers import CordonResult, FenceResult
 from leadsman_broker.core.results import (
     Accepted,
+    Cordoned,
     Fenced,
     Granted,
     HeartbeatOutcome,
@@ -80,6 +81,16 @@ def fence_result(fenced: Fenced) -> FenceResult:
     """Return the answer for one pod."""
     return FenceResult(
         pod_uid=fenced.pod_uid, outcome=fenced.outcome, leases=fenced.leases, operation=fenced.operation
+    )
+
+
+def cordon_result(cordoned: Cordoned) -> CordonResult:
+    """Return the answer for one pod."""
+    return CordonResult(
+        pod_uid=cordoned.pod_uid,
+        outcome=cordoned.outcome,
+        leases=cordoned.leases,
+        operation=cordoned.operation,
     )
 
 

@@ -11,6 +11,7 @@ from leadsman_broker.core.rows import (
     HISTORY_LIMIT,
     AcceptedRow,
     Changes,
+    CordonRow,
     Ending,
     FenceRow,
     HistoryRow,
@@ -58,6 +59,7 @@ class MemoryTables:
         self.keys: dict[KeyId, tuple[str, bytes]] = {}
         self.namespaces: dict[str, NamespaceRow] = {}
         self.fences: dict[str, FenceRow] = {}
+        self.cordons: dict[str, CordonRow] = {}
         self.totals: dict[QueueKey, TotalsRow] = {}
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
 
@@ -85,6 +87,7 @@ class MemoryStore:
             dead={key: len(seqs) for key, seqs in tables.dead.items()},
             namespaces=[*tables.namespaces.values()],
             fences=[*tables.fences.values()],
+            cordons=[*tables.cordons.values()],
             totals=dict(tables.totals),
             service_times=dict(tables.service_times),
         )
@@ -198,6 +201,11 @@ class MemoryStore:
                 tables.fences.pop(pod_uid, None)
             else:
                 tables.fences[pod_uid] = fence
+        for pod_uid, cordon in changes.cordons.items():
+            if cordon is None:
+                tables.cordons.pop(pod_uid, None)
+            else:
+                tables.cordons[pod_uid] = cordon
         tables.totals.update(changes.totals)
         tables.service_times.update(changes.service_times)
         for key in changes.forgotten:

@@ -25,6 +25,10 @@ class WorkerState(StrEnum):
     """What the broker wants of a worker, told in every lease and heartbeat reply."""
 
     ACTIVE = "active"
+    CORDONED = "cordoned"
+    """It keeps what it holds and gets nothing new, until the cordon is lifted."""
+    DRAIN = "drain"
+    """It is asked to drain and end: finish what it holds, or checkpoint it and give it back."""
     FENCED = "fenced"
     """It holds nothing and gets nothing: it is about to be taken away."""
     DRAINING = "draining"
@@ -100,7 +104,7 @@ class Lease(Reply):
 
 
 class LeaseReply(Reply):
-    """What was leased; empty when the wait ran out or the worker is fenced or draining."""
+    """What was leased; empty when the wait ran out or the worker is not active."""
 
     worker: WorkerState
     leases: list[Lease]

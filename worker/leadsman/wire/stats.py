@@ -54,7 +54,7 @@ class WorkerStats(Reply):
     """A lease call of its is waiting."""
     state: WorkerState
     operation: str | None = None
-    """Who fenced it."""
+    """Who fenced it, or else who cordoned it."""
 
 
 class FenceStats(Reply):
@@ -62,6 +62,15 @@ class FenceStats(Reply):
 
     pod_uid: str
     operation: str
+    expires_in_seconds: float
+
+
+class CordonStats(Reply):
+    """A cordon in force, also on a pod UID that no worker has registered with."""
+
+    pod_uid: str
+    operation: str
+    drain: bool = False
     expires_in_seconds: float
 
 
@@ -80,6 +89,8 @@ class StatsSnapshot(Reply):
     workers: list[WorkerStats] = []
     fences: list[FenceStats] = []
     """Always the full list of fences in force, in every kind of event."""
+    cordons: list[CordonStats] = []
+    """As the fences: always the full list."""
     gone_capabilities: list[tuple[str, str]] = []
     """(namespace, name)"""
     gone_workers: list[str] = []

@@ -21,7 +21,7 @@ PARK_SECONDS = 25.0
 """How long a call waits for work at the broker; below what proxies allow a silent connection."""
 _ANSWER_SECONDS = 10.0
 """For the reply itself, beyond the parking."""
-_FENCED_EVERY_SECONDS = 1.0
+_BARRED_EVERY_SECONDS = 1.0
 _LATE_SECONDS = 1.0
 """A reply read so late is confirmed first; the broker waits longer before it takes a lease for undelivered."""
 _LAST_REPLY_SECONDS = 0.35
@@ -65,7 +65,7 @@ class Leasing:
     async def work(self) -> list[Held]:
         """Lease until stopped; return what came with the very last reply, to be given back."""
         backoff = Backoff()
-        empty = Backoff(base_seconds=0.05, max_seconds=_FENCED_EVERY_SECONDS)
+        empty = Backoff(base_seconds=0.05, max_seconds=_BARRED_EVERY_SECONDS)
         while not self._stop.is_set():
             if self._holding.free <= 0:
                 self._slot_freed.clear()
@@ -73,7 +73,7 @@ class Leasing:
                 continue
             self._attempt_id = self._attempt_id or secrets.token_hex(8)
             started = time.monotonic()
-            park = 0.0 if self._standing.fenced else jittered(PARK_SECONDS)
+            park = 0.0 if self._standing.barred else jittered(PARK_SECONDS)
             call = asyncio.ensure_future(self._call(park))
             await self._until_stop(asyncio.wait({call}))
             if self._stop.is_set():
@@ -94,7 +94,7 @@ class Leasing:
             if taken or time.monotonic() - started > park / 2 > 0:
                 empty.reset()
             else:
-                wait = jittered(_FENCED_EVERY_SECONDS) if self._standing.fenced else empty.next()
+                wait = jittered(_BARRED_EVERY_SECONDS) if self._standing.barred else empty.next()
                 await self._until_stop(asyncio.sleep(wait))
         return []
 

@@ -52,7 +52,7 @@ class Worker:
         self._settings = settings
         self._log = get_logger("leadsman.worker")
         self._loop = asyncio.get_running_loop()
-        self._standing = Standing()
+        self._standing = Standing(self.drain)
         self._holding = Holding(settings.slots)
         self._connection = HttpConnection(settings.address)
         isolated = None if nursery is None else Isolated(nursery, self._loop, self._no_nursery)
@@ -81,6 +81,11 @@ class Worker:
     def stop(self) -> None:
         """Drain; the second time, cancel what runs. Takes no lock: it runs inside signal handlers."""
         self._asked_to_stop += 1
+        self._standing.drain()
+        self._loop.call_soon_threadsafe(self._heed_stop)
+
+    def drain(self) -> None:
+        """Drain; a stop after it is still the first one. May be called from any thread."""
         self._standing.drain()
         self._loop.call_soon_threadsafe(self._heed_stop)
 

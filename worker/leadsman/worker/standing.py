@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 from leadsman.logs import get_logger
 from leadsman.wire.leases import WorkerState
@@ -12,7 +13,9 @@ _REPEAT_SECONDS = 60.0
 class Standing:
     """Whether this worker may be given work. Safe to use from every thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked_to_drain: Callable[[], None] | None = None) -> None:
+        """`asked_to_drain` is called, in whichever thread hears of it, when the broker wants this worker to end."""
+        self._asked_to_drain = asked_to_drain
         self._log = get_logger("leadsman.worker")
         self._lock = threading.Lock()
         self._connected = False
@@ -23,8 +26,9 @@ class Standing:
 
     @property
     def ready(self) -> bool:
-        """Readiness: connected once, not fenced, not draining. Being busy or cut off does not change it."""
-        return self._connected and not self._draining and self._state is WorkerState.ACTIVE
+        """Readiness: connected once, not fenced, not draining. Being busy, cordoned or cut off changes nothing."""
+        may_work = self._state in {WorkerState.ACTIVE, WorkerState.CORDONED}
+        return self._connected and not self._draining and may_work
 
     @property
     def why_not_ready(self) -> str:
@@ -34,9 +38,9 @@ class Standing:
         return "connecting" if not self._connected else str(self._state)
 
     @property
-    def fenced(self) -> bool:
-        """The broker gives this worker nothing until the fence is lifted."""
-        return self._state is WorkerState.FENCED
+    def barred(self) -> bool:
+        """The broker gives this worker nothing until a fence or a cordon is lifted."""
+        return self._state is not WorkerState.ACTIVE
 
     @property
     def draining(self) -> bool:
@@ -59,6 +63,8 @@ class Standing:
             self._log.info("the broker answers again", away_seconds=round(time.monotonic() - lost, 1))
         if changed:
             self._log.info("the broker changed this worker's state", state=str(state))
+            if state is WorkerState.DRAIN and self._asked_to_drain is not None:
+                self._asked_to_drain()
 
     def failed(self, error: Exception) -> None:
         """Note a call that failed; said once, then once a minute."""

@@ -8,6 +8,7 @@ import apsw
 
 from leadsman_broker.core.ids import seq_of
 from leadsman_broker.core.rows import (
+    CordonRow,
     FenceRow,
     HistoryRow,
     KeyRow,
@@ -47,6 +48,10 @@ class Reader:
                 for namespace, generation, listed, retained in self._db.execute(SQL["load_namespaces"])
             ],
             fences=[FenceRow(*row) for row in self._db.execute(SQL["load_fences"])],
+            cordons=[
+                CordonRow(pod_uid, operation, expires_at, bool(drain))
+                for pod_uid, operation, expires_at, drain in self._db.execute(SQL["load_cordons"])
+            ],
             totals={queues[row[0]]: TotalsRow(*row[1:]) for row in self._db.execute(SQL["load_totals"])},
             service_times={
                 queues[queue]: encoding.seconds_from(blob)

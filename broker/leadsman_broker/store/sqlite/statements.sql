@@ -104,6 +104,14 @@ ON CONFLICT (pod_uid) DO UPDATE SET operation = excluded.operation, expires_at =
 -- name: drop_fence
 DELETE FROM fences WHERE pod_uid = ?
 
+-- name: put_cordon
+INSERT INTO cordons (pod_uid, operation, expires_at, drain) VALUES (?, ?, ?, ?)
+ON CONFLICT (pod_uid) DO UPDATE SET
+    operation = excluded.operation, expires_at = excluded.expires_at, drain = excluded.drain
+
+-- name: drop_cordon
+DELETE FROM cordons WHERE pod_uid = ?
+
 -- name: put_totals
 INSERT INTO totals (
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled
@@ -139,6 +147,9 @@ SELECT namespace, generation, capabilities, retained FROM namespaces
 
 -- name: load_fences
 SELECT pod_uid, operation, expires_at FROM fences
+
+-- name: load_cordons
+SELECT pod_uid, operation, expires_at, drain FROM cordons
 
 -- name: load_totals
 SELECT queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled FROM totals

@@ -105,6 +105,11 @@ def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
             db.execute(SQL["drop_fence"], (pod_uid,))
         else:
             db.execute(SQL["put_fence"], tuple(fence))
+    for pod_uid, cordon in changes.cordons.items():
+        if cordon is None:
+            db.execute(SQL["drop_cordon"], (pod_uid,))
+        else:
+            db.execute(SQL["put_cordon"], tuple(cordon))
     for key, totals in changes.totals.items():
         db.execute(SQL["put_totals"], (ids.of(db, key), *totals))
     for key, seconds in changes.service_times.items():
