@@ -28,6 +28,7 @@ CAPABILITIES = [
     {"name": "stuck", "lease_seconds": 4.0, **QUICK},
     {"name": "small", "max_depth": 2, "retry_after_seconds": 1},
     {"name": "isolated", "lease_seconds": 1.5, "max_attempts": 2, **QUICK},
+    {"name": "typed", **QUICK},
     {"name": "impatient", "lease_seconds": 1.5, "unreachable_seconds": 1.0, **QUICK},
 ]
 

@@ -80,9 +80,9 @@ def test_a_handler_name_that_no_task_can_have_is_refused(name):
         App().task("browser", name=name)
 
 
-@pytest.mark.parametrize("function", [lambda: None, lambda _a, _b: None, lambda *, _ctx: None])
-def test_a_handler_must_take_the_context_and_nothing_else(function):
-    with pytest.raises(ConfigurationError, match="must take one argument, the context"):
+@pytest.mark.parametrize("function", [lambda: None, lambda _a, _b, _c: None, lambda *, _ctx: None])
+def test_a_handler_must_take_the_context_and_no_more_than_the_payload_beside(function):
+    with pytest.raises(ConfigurationError, match="must take the context, and may take the payload"):
         App().task("browser")(function)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import Dead, Release, Retry, TaskCancelled
+from leadsman import Dead, RateLimited, Release, Retry, TaskCancelled
 from leadsman.worker.holding import StopReason
 from leadsman.worker.verdicts import Done, Failed, GivenBack, Gone, raised, returned, task_error, unknown_handler
 
@@ -38,6 +38,7 @@ def test_the_typed_outcomes_say_what_they_say():
     assert raised(Retry("429", after_s=7), None) == Failed(task_error("Retry", "429"), retry_after_seconds=7.0)
     assert raised(Dead("no such page"), None) == Failed(task_error("Dead", "no such page"), retry=False)
     assert raised(Release("busy", after_s=2), None) == GivenBack("busy", 2.0)
+    assert raised(RateLimited("429", after_s=2), None) == GivenBack("429", 2.0, spread=True)
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), TaskCancelled()])

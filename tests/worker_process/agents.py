@@ -10,7 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from leadsman import App, Context, Dead, Release, Retry, SyncContext
+from pydantic import BaseModel
+
+from leadsman import App, Context, Dead, RateLimited, Release, Retry, SyncContext
 from worker_process.journal import Gate, Journal
 
 app = App()
@@ -299,3 +301,33 @@ def isolated_gil(ctx: SyncContext):
     started = time.monotonic()
     re.match(r"(a*)*b", "a" * ctx.payload)
     return time.monotonic() - started
+
+
+class Number(BaseModel):
+    n: int
+
+
+@app.task("typed", name="typed")
+async def typed(ctx: Context, number: Number):
+    note(ctx, "ran")
+    return number.n + 1
+
+
+@app.task("typed", name="typed-sync")
+def typed_sync(ctx: SyncContext, number: Number):
+    note(ctx, "ran")
+    return number.n + 1
+
+
+@app.task("typed", name="typed-isolated", isolation="process")
+def typed_isolated(ctx: SyncContext, number: Number):
+    note(ctx, "ran")
+    return number.n + 1
+
+
+@app.task("typed", name="rate-limited")
+async def rate_limited(ctx: Context):
+    note(ctx, "ran")
+    if len(journal.entries("ran", ctx.task_id)) == 1:
+        raise RateLimited("slow down", after_s=0.1)
+    return ctx.attempt

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leadsman.errors import TaskFailedError as TaskFailedError
     from leadsman.errors import WaitTimeoutError as WaitTimeoutError
     from leadsman.outcomes import Dead as Dead
+    from leadsman.outcomes import RateLimited as RateLimited
     from leadsman.outcomes import Release as Release
     from leadsman.outcomes import Retry as Retry
     from leadsman.outcomes import TaskCancelled as TaskCancelled
@@ -38,6 +39,7 @@ _HOMES = {
     "Context": "leadsman.context",
     "Dead": "leadsman.outcomes",
     "LeadsmanError": "leadsman.errors",
+    "RateLimited": "leadsman.outcomes",
     "Release": "leadsman.outcomes",
     "Retry": "leadsman.outcomes",
     "SubmitResult": "leadsman.wire.tasks",

@@ -36,6 +36,8 @@ class Handler:
     """An isolated attempt is killed after this."""
     memory_mib: int | None = None
     """What an isolated attempt may use beyond what the application itself takes."""
+    takes_payload: bool = False
+    """Its second parameter gets the payload."""
 
     def __str__(self) -> str:
         return f"{self.capability}/{self.name}"
@@ -50,7 +52,8 @@ class App:
     async def browse(ctx: Context) -> dict: ...
 
     An async handler gets a Context and runs on the worker's event loop; a plain function gets a SyncContext and
-    runs in a thread. What it returns is the task's result: JSON of at most 64 KiB.
+    runs in a thread. What it returns is the task's result: JSON of at most 64 KiB. A second parameter gets the
+    payload, as the type that its annotation names.
     """
 
     def __init__(self) -> None:
@@ -85,8 +88,16 @@ class App:
 
         def register(function: Function) -> Function:
             isolated = isolation == "process"
+            takes_payload = _takes_payload(f"{capability}/{name}", function)
             handler = Handler(
-                capability, name, function, _is_async(function), isolated, timeout_seconds, memory_mib
+                capability,
+                name,
+                function,
+                _is_async(function),
+                isolated,
+                timeout_seconds,
+                memory_mib,
+                takes_payload,
             )
             self._add(handler)
             return function
@@ -117,7 +128,6 @@ class App:
             self._add(handler)
 
     def _add(self, handler: Handler) -> None:
-        _check_shape(handler)
         known = self._handlers.get((handler.capability, handler.name))
         if known is not None:
             raise ConfigurationError(
@@ -150,20 +160,26 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004  a callable object may have an async __call__
 
 
-def _check_shape(handler: Handler) -> None:
-    inner = _innermost(handler.function)
+def _takes_payload(handler: str, function: Callable[..., Any]) -> bool:
+    """Look at the shape of a handler; return whether it has a second parameter that must be given."""
+    inner = _innermost(function)
     if not callable(inner):
         raise ConfigurationError(f"{handler}: {inner!r} is not a function")
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
         raise ConfigurationError(
             f"{handler}: {_title(inner)} is a generator; return the result instead of yielding"
         )
-    try:
-        inspect.signature(handler.function).bind(object())
-    except TypeError as error:
-        raise ConfigurationError(
-            f"{handler}: {_title(inner)} must take one argument, the context: {error}"
-        ) from error
+    signature = inspect.signature(function)
+    for arguments in (1, 2):
+        try:
+            signature.bind(*[object()] * arguments)
+        except TypeError as error:
+            misfit = error
+        else:
+            return arguments == 2
+    raise ConfigurationError(
+        f"{handler}: {_title(inner)} must take the context, and may take the payload after it: {misfit}"
+    )
 
 
 def _title(function: Callable[..., Any]) -> str:

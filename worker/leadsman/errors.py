@@ -40,6 +40,12 @@ class InvalidValueError(LeadsmanError, ValueError):
     code = "invalid_value"
 
 
+class InvalidPayloadError(InvalidValueError):
+    """A payload that does not fit the type which the handler's signature names."""
+
+    code = "invalid_payload"
+
+
 class BrokerUnreachableError(LeadsmanError):
     """No answer came from the broker, or none that a broker gives. `url` says where it was looked for."""
 

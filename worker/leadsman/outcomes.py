@@ -35,6 +35,17 @@ class Release(Outcome):
         self.after_s = after_s
 
 
+class RateLimited(Release):
+    """A provider said "too many requests": give the task back for `after_s` seconds without spending an attempt.
+
+    `after_s` is what the provider's Retry-After says. Up to a quarter is added, so that the tasks which were refused
+    together do not come back together.
+    """
+
+    def __init__(self, reason: str = "rate limited", *, after_s: float = 30.0) -> None:
+        super().__init__(reason, after_s=after_s)
+
+
 class TaskCancelled(BaseException):
     """The task was cancelled, its lease lost or the worker is going: stop now, the outcome is no longer yours.
 

@@ -24,6 +24,7 @@ from leadsman.context import Context, SyncContext, TaskFacts
 from leadsman.encoding import normalised
 from leadsman.errors import ConfigurationError
 from leadsman.outcomes import TaskCancelled
+from leadsman.payloads import further_arguments
 from leadsman.worker.holding import StopReason
 from leadsman.worker.verdicts import Done, Failed, GivenBack, Verdict, raised, returned
 
@@ -136,11 +137,14 @@ async def run_task_async(
     error: BaseException | None = None
     try:
         if handler.is_async:
-            running = asyncio.ensure_future(handler.function(fake_context(payload, lease=lease, **facts)))
+            context = fake_context(payload, lease=lease, **facts)
+            running = asyncio.ensure_future(handler.function(context, *further_arguments(handler, context.payload)))
             lease.on_cancel(running.cancel)
             value = await running
         else:
-            value = await asyncio.to_thread(handler.function, fake_sync_context(payload, lease=lease, **facts))
+            sync_context = fake_sync_context(payload, lease=lease, **facts)
+            further = further_arguments(handler, sync_context.payload)
+            value = await asyncio.to_thread(handler.function, sync_context, *further)
     except (Exception, TaskCancelled, asyncio.CancelledError) as caught:  # noqa: BLE001  it is judged below
         error = caught
     verdict = returned(value) if error is None else raised(error, lease.reason)
@@ -170,7 +174,7 @@ def _outcome(verdict: Verdict, lease: FakeLease, error: BaseException | None) ->
                 checkpoints=kept,
                 exception=error,
             )
-        case GivenBack(_, delay):
+        case GivenBack(_, delay, _):
             return TestOutcome("released", after_seconds=delay, checkpoints=kept, exception=error)
         case _:
             return TestOutcome("nothing", checkpoints=kept, exception=error)

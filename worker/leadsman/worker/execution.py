@@ -10,6 +10,7 @@ import structlog
 from leadsman.app import App, Handler
 from leadsman.context import Context, SyncContext
 from leadsman.logs import get_logger
+from leadsman.payloads import further_arguments
 from leadsman.worker.holding import Held
 from leadsman.worker.isolation.remote import Isolated
 from leadsman.worker.threads import HandlerThreads
@@ -55,14 +56,14 @@ class Execution:
 
 async def _call_async(handler: Handler, context: Context) -> Result:
     try:
-        return await handler.function(context), None
+        return await handler.function(context, *further_arguments(handler, context.payload)), None
     except BaseException as error:  # noqa: BLE001  SystemExit included: a handler never ends the worker
         return None, error
 
 
 def _call_sync(handler: Handler, context: SyncContext) -> Result:
     try:
-        return handler.function(context), None
+        return handler.function(context, *further_arguments(handler, context.payload)), None
     except BaseException as error:  # noqa: BLE001  as above
         return None, error
 

@@ -14,6 +14,7 @@ from typing import Literal
 from leadsman.app import App
 from leadsman.connection.http import HttpConnection
 from leadsman.logs import get_logger
+from leadsman.payloads import check_payload_types
 from leadsman.worker.execution import Execution
 from leadsman.worker.health import HealthServer
 from leadsman.worker.heartbeats import Heartbeats
@@ -201,7 +202,7 @@ class Worker:
 
 def _details(verdict: Verdict) -> dict[str, object]:
     match verdict:
-        case GivenBack(reason, delay):
+        case GivenBack(reason, delay, _):
             return {"reason": reason, "delay_seconds": delay}
         case _:
             error = getattr(verdict, "error", None)
@@ -213,6 +214,7 @@ def run_worker(app: App, settings: WorkerSettings, loop_choice: LoopChoice = "au
 
     To be called before the process has threads when a handler is isolated.
     """
+    check_payload_types(app, settings.capabilities)
     nursery = Nursery(app) if _has_isolated(app, settings) else None
     with asyncio.Runner(loop_factory=_loop_factory(loop_choice)) as runner:
         code = runner.run(_with_signals(app, settings, nursery))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from leadsman.connection.backoff import Backoff
+from leadsman.connection.backoff import Backoff, later
 from leadsman.connection.http import HttpConnection
 from leadsman.connection.replies import parse
 from leadsman.errors import BrokerUnreachableError, InvalidRequestError, LeadsmanError
@@ -24,7 +24,7 @@ from leadsman.wire.leases import (
 from leadsman.wire.problems import ProblemCode
 from leadsman.worker.holding import Held
 from leadsman.worker.standing import Standing
-from leadsman.worker.verdicts import Done, Failed, GivenBack, Gone, Verdict, task_error
+from leadsman.worker.verdicts import MAX_DELAY_SECONDS, Done, Failed, GivenBack, Gone, Verdict, task_error
 
 _MAX_ITEMS = 100
 """Of at most 64 KiB each: one call stays below what the broker takes."""
@@ -91,9 +91,10 @@ class Settling:
                 return await self._nacks.send(
                     NackItem(token=token, error=error, retry=retry, retry_after_s=after, **extra)
                 )
-            case GivenBack(reason, delay):
+            case GivenBack(reason, delay, spread):
+                seconds = min(later(delay), MAX_DELAY_SECONDS) if spread else delay
                 return await self._releases.send(
-                    ReleaseItem(token=token, delay_seconds=delay, reason=reason, **extra)
+                    ReleaseItem(token=token, delay_seconds=seconds, reason=reason, **extra)
                 )
             case Gone():
                 return SettleResult(ok=True)

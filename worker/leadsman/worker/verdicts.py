@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadsman.encoding import MAX_RESULT_BYTES, normalised
-from leadsman.errors import InvalidValueError
-from leadsman.outcomes import Dead, Release, Retry, TaskCancelled
+from leadsman.errors import InvalidPayloadError, InvalidValueError
+from leadsman.outcomes import Dead, RateLimited, Release, Retry, TaskCancelled
 from leadsman.wire.tasks import TaskError
 from leadsman.worker.holding import StopReason
 
@@ -44,6 +44,8 @@ class GivenBack:
 
     reason: str
     delay_seconds: float = 0.0
+    spread: bool = False
+    """Some of the delay is added at random, so that what was refused together does not come back together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ def raised(error: BaseException, reason: StopReason | None) -> Verdict:
     if isinstance(error, Dead):
         return Failed(task_error("Dead", message), retry=False)
     if isinstance(error, Release):
-        return GivenBack(_text(message, MAX_REASON), _seconds(error.after_s) or 0.0)
+        delay = _seconds(error.after_s) or 0.0
+        return GivenBack(_text(message, MAX_REASON), delay, spread=isinstance(error, RateLimited))
+    if isinstance(error, InvalidPayloadError):
+        return Failed(task_error("InvalidPayload", message), retry=False)
     if isinstance(error, asyncio.CancelledError | TaskCancelled) and reason is not None:
         return Gone() if reason is StopReason.LEASE_LOST else GivenBack(str(reason))
     return Failed(task_error(type(error).__qualname__, message))

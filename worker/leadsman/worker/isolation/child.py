@@ -19,6 +19,7 @@ from leadsman.context import Context, SyncContext, TaskFacts
 from leadsman.errors import InvalidValueError
 from leadsman.logs import get_logger
 from leadsman.outcomes import TaskCancelled
+from leadsman.payloads import further_arguments
 from leadsman.worker.holding import StopReason
 from leadsman.worker.isolation.frames import LENGTH, Frame, pack, unpack, verdict_frame
 from leadsman.worker.isolation.linux import be_killed_first, die_with_parent, limit_memory
@@ -64,14 +65,16 @@ def _run(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt") -> Verdic
             if handler.is_async:
                 return returned(asyncio.run(_run_async(handler, facts, remote)))
             remote.listen()
-            return returned(handler.function(SyncContext(facts, remote, _logger)))
+            further = further_arguments(handler, facts.payload)
+            return returned(handler.function(SyncContext(facts, remote, _logger), *further))
         except BaseException as error:  # noqa: BLE001  SystemExit included: it is judged as in the worker
             return raised(error, remote.reason)
 
 
 async def _run_async(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt") -> Any:
     loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(handler.function(Context(facts, remote, _logger)))
+    further = further_arguments(handler, facts.payload)
+    task = asyncio.ensure_future(handler.function(Context(facts, remote, _logger), *further))
 
     def stop() -> None:
         with contextlib.suppress(RuntimeError):  # a closed loop: the handler has ended

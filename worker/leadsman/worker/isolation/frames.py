@@ -46,8 +46,8 @@ def verdict_frame(verdict: Verdict) -> Frame:
                 "retry": retry,
                 "retry_after_seconds": after,
             }
-        case GivenBack(reason, delay):
-            return {"op": "ended", "kind": "given_back", "reason": reason, "delay_seconds": delay}
+        case GivenBack():
+            return {"op": "ended", "kind": "given_back", **asdict(verdict)}
         case Gone():
             return {"op": "ended", "kind": "gone"}
 
@@ -60,6 +60,6 @@ def verdict_of(frame: Frame) -> Verdict:
         case "failed":
             return Failed(TaskError(**frame["error"]), frame["retry"], frame["retry_after_seconds"])
         case "given_back":
-            return GivenBack(frame["reason"], frame["delay_seconds"])
+            return GivenBack(frame["reason"], frame["delay_seconds"], frame["spread"])
         case _:
             return Gone()
