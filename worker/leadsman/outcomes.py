@@ -38,7 +38,7 @@ class Release(Outcome):
 class RateLimited(Release):
     """A provider said "too many requests": give the task back for `after_s` seconds without spending an attempt.
 
-    `after_s` is what the provider's Retry-After says. Up to a quarter is added, so that the tasks which were refused
+    `after_s` is what the provider's Retry-After says. Up to a quarter is added, so that tasks which were refused
     together do not come back together.
     """
 
