@@ -15,6 +15,8 @@ from leadsman_broker.core.rows import (
     AcceptedRow,
     Changes,
     CordonRow,
+    EndedRow,
+    Ending,
     FenceRow,
     HistoryRow,
     LiveRow,
@@ -226,6 +228,43 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
     assert store.deliveries([task_id(1)])[task_id(1)].checkpoint == b"at 1"
     record = store.task(NAMESPACE, task_id(1), 100.0)
     assert record.history == (HistoryRow(1, 1, 100.5, "failed", 1, "pod.i1", "Boom"),)
+
+
+@pytest.mark.parametrize("many", [2, 5, 16, 86, 200])
+def test_a_step_of_many_tasks_is_written_whole_and_each_task_as_itself(reopen, many):
+    """A store may write many rows with one statement; none may be left out, doubled or mixed up."""
+    seqs = range(1, many + 1)
+    store = reopen()
+    store.commit(Changes(accepted=[accepted(seq, b"%d" % seq, key=f"k{seq}") for seq in seqs]))
+    leased = [live(seq, keyed=True, standing=standing(epoch=seq, secret=f"s{seq}")) for seq in seqs]
+    history = [HistoryRow(seq, 1, float(seq), "failed", 1, "w", f"detail {seq}") for seq in seqs]
+    store.commit(Changes(updated=leased, checkpoints={seq: b"at %d" % seq for seq in seqs}, history=history))
+    store = reopen()
+    assert list(store.load().tasks) == leased
+    found = store.deliveries([task_id(seq) for seq in seqs])
+    assert [found[task_id(seq)].payload for seq in seqs] == [b"%d" % seq for seq in seqs]
+    assert [found[task_id(seq)].checkpoint for seq in seqs] == [b"at %d" % seq for seq in seqs]
+    details = [store.task(NAMESPACE, task_id(seq), 0.0).history[0].detail for seq in seqs]
+    assert details == [f"detail {seq}" for seq in seqs]
+
+    ended = [
+        Ending(EndedRow(row, TaskState.DEAD, 1.0, 900.0, 900.0, False), f"because {row.seq}", None, None, None)
+        for row in leased
+    ]
+    store.commit(Changes(ended=ended))
+    records = store.dead(NAMESPACE, CAPABILITY, after=0, limit=many + 1, now=1.0)
+    assert [(record.ended, record.reason) for record in records] == [(row.ended, row.reason) for row in ended]
+    assert list(store.load().tasks) == []
+
+    half = leased[: many // 2]
+    store.commit(Changes(revived=half))
+    assert list(reopen().load().tasks) == half
+    store = reopen()
+    due = store.read(Needs(purge_before=900.0, purge_limit=many)).purge
+    assert [row.seq for row in due] == [*seqs][many // 2 :]
+    store.commit(Changes(purged=due))
+    keys = {(NAMESPACE, CAPABILITY, "", f"k{seq}") for seq in seqs}
+    assert {key[3] for key in store.read(Needs(keys=keys)).keys} == {f"k{row.seq}" for row in half}
 
 
 def test_a_lifted_fence_or_cordon_and_a_forgotten_queue_are_gone(reopen):

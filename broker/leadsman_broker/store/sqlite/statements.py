@@ -1,6 +1,19 @@
-"""The SQL of the store, by name."""
+"""The SQL of the store, by name, and the same statement for many rows at once.
 
+Every run of a statement lets go of the interpreter and must get it back, which a busy event loop gives up only
+every few milliseconds: a commit of row by row would stand still beside it. So rows are written by the dozen: a third
+less work, and the writer's thread and the loop run side by side.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
 from importlib import resources
+from typing import Any
+
+_WIDTHS = (64, 16, 4, 1)
+"""Rows in one statement. Few widths, so that every form stays prepared."""
+
+_ROW = re.compile(r"(?<=VALUES )(\(\?(?:, \?)*\))")
 
 
 def _parse(text: str) -> dict[str, str]:
@@ -17,3 +30,20 @@ def _parse(text: str) -> dict[str, str]:
 _FOLDER = resources.files(__package__)
 
 SQL = _parse(_FOLDER.joinpath("statements.sql").read_text(encoding="utf-8"))
+
+
+def _widened(sql: str) -> dict[int, str]:
+    before, row, after = _ROW.split(sql)
+    return {width: before + ", ".join([row] * width) + after for width in _WIDTHS}
+
+
+_WIDE = {name: _widened(sql) for name, sql in SQL.items() if _ROW.search(sql)}
+
+
+def in_portions(name: str, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield statements, with their parameters, that do for all `rows` what the one with `VALUES (?, ...)` does."""
+    start = 0
+    for width in _WIDTHS:
+        while len(rows) - start >= width:
+            yield _WIDE[name][width], [value for row in rows[start : start + width] for value in row]
+            start += width

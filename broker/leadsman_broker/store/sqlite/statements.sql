@@ -32,6 +32,12 @@ INSERT INTO keys (hash, seq, fingerprint) VALUES (?, ?, ?)
 ON CONFLICT (hash) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint
 
 -- name: revive
+WITH given (
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    seq
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 INSERT INTO live (
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
@@ -39,17 +45,30 @@ INSERT INTO live (
     seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
 )
 SELECT
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-    seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
-FROM ended WHERE seq = ?
+    given.due_at, given.backing_off, given.expires_at, given.epoch, given.secret, given.failures, given.reclaims,
+    given.releases, given.poison, given.suspect, given.cancel, given.history, given.settled_epoch,
+    given.settled_op, given.settled_state, given.lease_pod, given.lease_incarnation, given.lease_pool,
+    given.lease_attempt_id, given.lease_started_at, given.lease_expires_at,
+    ended.seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash,
+    traceparent
+FROM given CROSS JOIN ended ON ended.seq = given.seq
 
 -- name: update
+WITH given (
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    seq
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 UPDATE live SET
-    due_at = ?, backing_off = ?, expires_at = ?, epoch = ?, secret = ?, failures = ?, reclaims = ?, releases = ?,
-    poison = ?, suspect = ?, cancel = ?, history = ?, settled_epoch = ?, settled_op = ?, settled_state = ?,
-    lease_pod = ?, lease_incarnation = ?, lease_pool = ?, lease_attempt_id = ?, lease_started_at = ?,
-    lease_expires_at = ?
-WHERE seq = ?
+    due_at = given.due_at, backing_off = given.backing_off, expires_at = given.expires_at,
+    epoch = given.epoch, secret = given.secret, failures = given.failures,
+    reclaims = given.reclaims, releases = given.releases, poison = given.poison,
+    suspect = given.suspect, cancel = given.cancel, history = given.history,
+    settled_epoch = given.settled_epoch, settled_op = given.settled_op, settled_state = given.settled_state,
+    lease_pod = given.lease_pod, lease_incarnation = given.lease_incarnation, lease_pool = given.lease_pool,
+    lease_attempt_id = given.lease_attempt_id, lease_started_at = given.lease_started_at, lease_expires_at = given.lease_expires_at
+FROM given WHERE live.seq = given.seq
 
 -- name: save_checkpoint
 INSERT INTO checkpoints (seq, checkpoint) VALUES (?, ?)
@@ -62,6 +81,13 @@ INSERT INTO history (seq, number, at, event, epoch, worker, detail) VALUES (?, ?
 DELETE FROM history WHERE seq = ? AND number <= ?
 
 -- name: end
+WITH given (
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    state, ended_at, visible_until, purge_at, late, reason, error_type, error_message, result,
+    seq
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 INSERT INTO ended (
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
@@ -70,27 +96,34 @@ INSERT INTO ended (
     seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
 )
 SELECT
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-    seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
-FROM live WHERE seq = ?
+    given.due_at, given.backing_off, given.expires_at, given.epoch, given.secret, given.failures, given.reclaims,
+    given.releases, given.poison, given.suspect, given.cancel, given.history, given.settled_epoch,
+    given.settled_op, given.settled_state, given.lease_pod, given.lease_incarnation, given.lease_pool,
+    given.lease_attempt_id, given.lease_started_at, given.lease_expires_at, given.state, given.ended_at,
+    given.visible_until, given.purge_at, given.late, given.reason, given.error_type, given.error_message,
+    given.result,
+    live.seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash,
+    traceparent
+FROM given CROSS JOIN live ON live.seq = given.seq
 
 -- name: drop_live
-DELETE FROM live WHERE seq = ?
+DELETE FROM live WHERE seq IN (VALUES (?))
 
 -- name: drop_ended
-DELETE FROM ended WHERE seq = ?
+DELETE FROM ended WHERE seq IN (VALUES (?))
 
 -- name: drop_payload
-DELETE FROM payloads WHERE seq = ?
+DELETE FROM payloads WHERE seq IN (VALUES (?))
 
 -- name: drop_checkpoint
-DELETE FROM checkpoints WHERE seq = ?
+DELETE FROM checkpoints WHERE seq IN (VALUES (?))
 
 -- name: drop_history
-DELETE FROM history WHERE seq = ?
+DELETE FROM history WHERE seq IN (VALUES (?))
 
 -- name: drop_key
-DELETE FROM keys WHERE hash = (SELECT key_hash FROM ended WHERE ended.seq = ?1) AND seq = ?1
+DELETE FROM keys
+WHERE (hash, seq) IN (SELECT key_hash, seq FROM ended WHERE seq IN (VALUES (?)))
 
 -- name: put_namespace
 INSERT INTO namespaces (namespace, generation, capabilities, retained) VALUES (?, ?, ?, ?)

@@ -1,5 +1,6 @@
 """One step of the core as statements, inside a transaction that the store has begun."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -8,7 +9,7 @@ from leadsman.wire.tasks import TaskState
 from leadsman_broker.core.rows import HISTORY_LIMIT, AcceptedRow, Changes, Ending, LiveRow, QueueKey
 from leadsman_broker.store.sqlite import encoding
 from leadsman_broker.store.sqlite.encoding import Queues
-from leadsman_broker.store.sqlite.statements import SQL
+from leadsman_broker.store.sqlite.statements import SQL, in_portions
 
 
 class QueueIds:
@@ -47,7 +48,7 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         _many(db, "add_history", changes.history)
         old = [(row.seq, row.number - HISTORY_LIMIT) for row in changes.history if row.number > HISTORY_LIMIT]
         if old:
-            _many(db, "trim_history", old)
+            db.executemany(SQL["trim_history"], old)
     if changes.ended:
         _end(db, changes.ended)
     if changes.purged:
@@ -121,5 +122,6 @@ def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
             db.execute(SQL["drop_service_times"], (number,))
 
 
-def _many(db: apsw.Connection, name: str, rows: Any) -> None:
-    db.executemany(SQL[name], rows)
+def _many(db: apsw.Connection, name: str, rows: Sequence[Sequence[Any]]) -> None:
+    for sql, values in in_portions(name, rows):
+        db.execute(sql, values)
