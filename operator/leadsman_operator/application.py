@@ -230,8 +230,11 @@ class Application:
         """Show that the loop turns, and wake the pools when the signal is lost or comes back."""
         loop = asyncio.get_running_loop()
         fresh = False
+        due = loop.time()
         while True:
             self._pulse_at = loop.time()
+            self._parts.metrics.tick_lateness.observe(max(0.0, self._pulse_at - due))
+            due = self._pulse_at + _PULSE_SECONDS
             now_fresh = self._parts.state.fresh(loop.time())
             if now_fresh != fresh and self._synced:
                 fresh = now_fresh

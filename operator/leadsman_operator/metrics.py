@@ -5,6 +5,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.process_collector import ProcessCollector
 
 _POOL = ("namespace", "pool")
+_FENCE_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _REACTION_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)
 
 
@@ -30,6 +31,11 @@ class Metrics:
         )
         self.wrong_victims = self._counter(
             "wrong_victims", "Pods that a scale-in took away although their worker held a lease.", _POOL
+        )
+        self.busy_evictions = self._counter(
+            "busy_evictions",
+            "Pods that somebody else than a scale-in began to delete while their worker held a lease.",
+            _POOL,
         )
         self.desired_replicas = self._gauge(
             "desired_replicas", "Replicas that the last decision works towards.", _POOL
@@ -58,6 +64,18 @@ class Metrics:
             registry=self.registry,
             buckets=_REACTION_BUCKETS,
         )
+        self.fence_seconds = Histogram(
+            "leadsman_operator_fence_seconds",
+            "How long a scale-in kept its workers fenced: from the request until they had gone or were lifted.",
+            registry=self.registry,
+            buckets=_FENCE_BUCKETS,
+        )
+        self.tick_lateness = Histogram(
+            "leadsman_operator_tick_lateness_seconds",
+            "How late the event loop came to a tick that it should make every second.",
+            registry=self.registry,
+            buckets=_REACTION_BUCKETS,
+        )
         self.status_writes = Counter(
             "leadsman_operator_status_writes", "Writes of an object's status.", ["kind"], registry=self.registry
         )
@@ -81,6 +99,11 @@ class Metrics:
         """Remove every child of a pool that no longer exists."""
         for metric in self._of_pool:
             metric.remove_by_labels({"namespace": namespace, "pool": pool})
+
+    def know_pool(self, namespace: str, pool: str) -> None:
+        """Begin the counters that alerts watch at 0: a series whose first sample is 1 has no increase."""
+        for metric in (self.wrong_victims, self.busy_evictions, self.look_failures):
+            metric.labels(namespace, pool)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         metric = Counter(f"leadsman_operator_{name}", text, labels, registry=self.registry)

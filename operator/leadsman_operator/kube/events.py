@@ -42,6 +42,7 @@ class EventReason(StrEnum):
     SCALED_IN = "ScaledIn"
     SCALE_IN_ABANDONED = "ScaleInAbandoned"
     WRONG_VICTIM = "WrongVictim"
+    BUSY_EVICTION = "BusyEviction"
     DEPLOYMENT_CREATED = "DeploymentCreated"
     DEPLOYMENT_UPDATED = "DeploymentUpdated"
     BOUNDS_CHANGED = "BoundsChanged"

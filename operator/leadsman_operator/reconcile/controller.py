@@ -99,6 +99,7 @@ class PoolController:
         pool, rebound = pool.at(self._wall_clock())
         look = self._observe(pool, record, now)
         before, record.decision = record.decision, look.decision
+        self._reporter.evictions(look)
         again: float | None = None
         trouble: Exception | None = None
         acting = pool.spec.mode is ScalingMode.ACTIVE and look.standing.problem is None
@@ -205,6 +206,7 @@ class PoolController:
             self._reporter.recall(obj, record)
             record.took_scale = "deploymentRef" not in (obj.get("spec") or {}) or _took_before(obj)
             self._records[key] = record
+            self._metrics.know_pool(*key)
         return record
 
     def _forget(self, key: Key) -> None:

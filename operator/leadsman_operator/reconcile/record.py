@@ -56,6 +56,10 @@ class PoolRecord:
     """Topic -> what was last said in an event about it."""
     relieved_at: dict[str, float] = field(default_factory=dict)
     """Topic -> since when what was last said about it is no longer so, while its end waits to be told."""
+    going: frozenset[str] | None = None
+    """UIDs of the pods that were being deleted at the last look; None before the first."""
+    fenced_at: float | None = None
+    """When the scale-in that is under way asked for its fences."""
     signal_arrived_at: float | None = None
     """When the broker's push came that this look answers."""
 

@@ -12,6 +12,8 @@ from leadsman_operator.kube.events import EventReason, EventRecorder
 from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.conditions import Verdict
+from leadsman_operator.reconcile.evictions import busy_evictions, going
+from leadsman_operator.reconcile.look import Look
 from leadsman_operator.reconcile.pools import Pool
 from leadsman_operator.reconcile.record import PoolRecord
 from leadsman_operator.reconcile.replicas import Leadership
@@ -165,6 +167,20 @@ class Reporter:
         if before is not None and before != now:
             note = f"min-max replicas {before} -> {now} (kubectl scale workerpool sets minReplicas)"
             self._events.record(pool.obj, EventReason.BOUNDS_CHANGED, note)
+
+    def evictions(self, look: Look) -> None:
+        """Say so, once for each pod, when somebody else takes busy workers away."""
+        record, observation = look.record, look.observation
+        found = busy_evictions(observation, record.going, record.scale_in)
+        record.going = going(observation)
+        if not found:
+            return
+        self._metrics.busy_evictions.labels(*look.pool.key).inc(len(found))
+        names = ", ".join(f"{pod.name} ({leases})" for pod, leases in found[:5])
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        grace = look.pool.model.spec.drain.grace_seconds
+        note = f"taken away with tasks, not by a scale-in: {names}{more}; each has {grace} s to end them"
+        self._events.record(look.pool.obj, EventReason.BUSY_EVICTION, note, warning=True, action="Observe")
 
     def measure(
         self, pool: Pool, decision: Decision, before: Decision | None, verdicts: tuple[Verdict, ...]

@@ -22,6 +22,7 @@ from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.look import Look
 from leadsman_operator.reconcile.pools import Pool
+from leadsman_operator.reconcile.record import PoolRecord
 from leadsman_operator.reconcile.replicas import Leadership, ReplicaWriter, WriteOutcome
 from leadsman_operator.scaling import advance, next_deadline
 from leadsman_operator.scaling.model import Decision, PodName
@@ -31,6 +32,7 @@ from leadsman_operator.scaling.scale_in import (
     Evidence,
     Fence,
     FenceReplied,
+    Fencing,
     Idle,
     LowerScale,
     ReadScale,
@@ -106,7 +108,7 @@ class ScaleInDriver:
         for _ in range(_ROUNDS):
             before = record.scale_in
             record.scale_in, actions = advance(before, view, events, loop.time())
-            self._tell(pool, before, record.scale_in, loop.time())
+            self._tell(pool, record, before, record.scale_in, loop.time())
             if not actions:
                 break
             self._leadership.check()
@@ -199,9 +201,14 @@ class ScaleInDriver:
         self._cache.put(Kind.DEPLOYMENT, fresh)
         return ScaleRead(action.operation, int(fresh["spec"].get("replicas") or 0))
 
-    def _tell(self, pool: Pool, before: ScaleInState, after: ScaleInState, now: float) -> None:
+    def _tell(self, pool: Pool, record: PoolRecord, before: ScaleInState, after: ScaleInState, now: float) -> None:
         if type(before) is type(after):
             return
+        if isinstance(before, Idle) and isinstance(after, Fencing):
+            record.fenced_at = now
+        elif isinstance(after, Idle) and record.fenced_at is not None:
+            self._metrics.fence_seconds.observe(now - record.fenced_at)
+            record.fenced_at = None
         step = type(after).__name__
         self._metrics.scale_in_steps.labels(*pool.key, step).inc()
         _log.info(
