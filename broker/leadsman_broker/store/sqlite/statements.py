@@ -1,8 +1,8 @@
 """The SQL of the store, by name, and the same statement for many rows at once.
 
 Every run of a statement lets go of the interpreter and must get it back, which a busy event loop gives up only
-every few milliseconds: a commit of row by row would stand still beside it. So rows are written by the dozen: a third
-less work, and the writer's thread and the loop run side by side.
+every few milliseconds: a commit of row by row would stand still beside it. So rows are written by the dozen: a
+third less work, and the writer's thread and the loop run side by side.
 """
 
 import re
