@@ -332,3 +332,73 @@ async def _parked(client, number):
         return sum(worker["parked"] for worker in workers if worker["namespace"] == client.namespace) == number
 
     await eventually_async(parked, what=f"{number} parked calls")
+
+
+async def test_what_is_stored_once_outlives_the_broker_and_is_handed_to_the_next_attempt(lone_client, broker):
+    await lone_client.submit({"capability": "work"})
+    (lease,) = (await lone_client.lease())["leases"]
+    assert "once" not in lease["task"]
+
+    stored = await _once(lone_client, lease, "pay/1", {"receipt": [1, None, "é"]})
+    repeated = await _once(lone_client, lease, "pay/1", "another")
+    await _once(lone_client, lease, "mail", None)
+    broker.restart()
+    await lone_client.reconnect()
+    after = await _once(lone_client, lease, "pay/1", 3)
+    await lone_client.release(lease["token"])
+    (second,) = (await lone_client.lease())["leases"]
+    late = await _once(lone_client, lease, "pay/1", 4)
+
+    assert stored == {"ok": True, "first": True, "value": {"receipt": [1, None, "é"]}}
+    assert repeated == after == {**stored, "first": False}
+    assert (second["task"]["once"], second["task"]["payload"]) == (
+        {"pay/1": {"receipt": [1, None, "é"]}, "mail": None},
+        None,
+    )
+    assert (late["ok"], late["code"]) == (False, "lease_lost")
+
+
+async def test_a_value_stored_by_a_task_accepted_a_moment_ago_is_handed_on(client):
+    await client.submit({"capability": "work", "payload": 5})
+    (lease,) = (await client.lease())["leases"]
+    await _once(client, lease, "k", 1)
+    await client.release(lease["token"])
+    (second,) = (await client.lease())["leases"]
+    assert (second["task"]["once"], second["task"]["payload"]) == ({"k": 1}, 5)
+    await client.ack(second["token"])
+
+
+async def test_a_value_that_is_too_large_is_refused_in_words(client):
+    await client.submit({"capability": "work"})
+    (lease,) = (await client.lease())["leases"]
+    refused = await _once(client, lease, "k", "x" * 20_000)
+    assert (refused["ok"], refused["code"]) == (False, "value_too_large")
+    assert "16384" in refused["detail"]
+    await client.ack(lease["token"])
+
+
+async def test_a_lease_without_progress_is_not_renewed(lone_client):
+    await lone_client.configure(
+        {"name": "work", "lease_seconds": 60, "progress_timeout_seconds": 0.2}, generation=9
+    )
+    await lone_client.submit({"capability": "work"})
+    (lease,) = (await lone_client.lease())["leases"]
+    assert lease["progress_timeout_seconds"] == 0.2
+
+    async def status(number):
+        item = {"token": lease["token"], "progress_seq": number}
+        return (await lone_client.heartbeat(leases=[item]))["leases"][0]["status"]
+
+    assert await status(1) == "ok"
+
+    async def refused():
+        return await status(1) == "no_progress"
+
+    assert await eventually_async(refused)
+    assert await status(2) == "ok"
+    view = await lone_client.ok("GET", f"tasks/{lease['task']['id']}")
+    assert [entry["event"] for entry in view["history"]] == ["no_progress"]
+
+
+async def _once(client, lease, key, value):
+    return await client.ok("POST", "leases/once", {"token": lease["token"], "key": key, "value": value})

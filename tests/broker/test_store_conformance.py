@@ -22,6 +22,7 @@ from leadsman_broker.core.rows import (
     LiveRow,
     NamespaceRow,
     Needs,
+    OnceRow,
     Standing,
     TotalsRow,
 )
@@ -121,6 +122,10 @@ def live(seq: int, **fields) -> LiveRow:
     return LiveRow(**{**values, **fields})
 
 
+def ending(seq: int, state: TaskState = TaskState.COMPLETED) -> Ending:
+    return Ending(EndedRow(live(seq), state, 200.0, 300.0, 300.0, False), None, None, None, None)
+
+
 def accepted(seq: int, payload: bytes = b"null", key: str | None = None, **fields) -> AcceptedRow:
     return AcceptedRow(live(seq, keyed=key is not None, **fields), "default", payload, key, b"print", None)
 
@@ -213,7 +218,7 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
             fences={"pod": FenceRow("pod", "op", 900.0), "none": None},
             cordons={pod: CordonRow(pod, "op", 800.0, pod == "asked") for pod in ("asked", "kept")}
             | {"none": None},
-            totals={key: TotalsRow(1, 2, 3, 4, 5, 6, 7, 8, 9)},
+            totals={key: TotalsRow(*range(1, len(TotalsRow._fields) + 1))},
             service_times={key: (1.5, 2.25)},
         )
     )
@@ -223,7 +228,7 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
     assert stored.namespaces == [NamespaceRow(NAMESPACE, 4, (rules,), (CapabilityConfig(name="old"),))]
     assert stored.fences == [FenceRow("pod", "op", 900.0)]
     assert sorted(stored.cordons) == [CordonRow("asked", "op", 800.0, True), CordonRow("kept", "op", 800.0, False)]
-    assert stored.totals == {key: TotalsRow(1, 2, 3, 4, 5, 6, 7, 8, 9)}
+    assert stored.totals == {key: TotalsRow(*range(1, len(TotalsRow._fields) + 1))}
     assert stored.service_times == {key: (1.5, 2.25)}
     assert store.deliveries([task_id(1)])[task_id(1)].checkpoint == b"at 1"
     record = store.task(NAMESPACE, task_id(1), 100.0)
@@ -326,6 +331,22 @@ def test_a_key_is_found_with_the_state_of_its_task(store):
     rig.ack(rig.lease_one())
     row = store.read(Needs(keys={key})).keys[key]
     assert (row.state, row.ended_at) == (TaskState.COMPLETED, rig.now)
+
+
+def test_once_values_are_read_by_task_handed_out_and_go_with_it(reopen):
+    store = reopen()
+    store.commit(Changes(accepted=[accepted(number) for number in (1, 2, 3)]))
+    store.commit(Changes(once=[OnceRow(1, "a/b", b'{"x":1}'), OnceRow(1, "c", b"null"), OnceRow(2, "c", b"2")]))
+    store = reopen()
+    ids = {task_id(number) for number in (1, 2, 3)}
+    assert store.read(Needs(once=ids)).once == {
+        task_id(1): {"a/b": b'{"x":1}', "c": b"null"},
+        task_id(2): {"c": b"2"},
+    }
+    found = {number: store.deliveries([*ids])[task_id(number)].once for number in (1, 2, 3)}
+    assert found == {1: b'{"a/b":{"x":1},"c":null}', 2: b'{"c":2}', 3: None}
+    store.commit(Changes(once=[OnceRow(3, "z", b"3")], ended=[ending(1), ending(2, TaskState.DEAD)]))
+    assert store.read(Needs(once=ids)).once.keys() == {task_id(2), task_id(3)}
 
 
 def test_a_completed_task_keeps_its_result_and_gives_up_its_payload(store):

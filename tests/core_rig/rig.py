@@ -9,7 +9,7 @@ from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.stats import CapabilityStats, WorkerStats
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core, Step
-from leadsman_broker.core.results import Answer, Granted, HeartbeatOutcome, Settled
+from leadsman_broker.core.results import Answer, Granted, HeartbeatOutcome, Onced, Settled
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.core.tasks import TaskRow
 from leadsman_broker.store.interface import Store, TaskRecord
@@ -153,11 +153,13 @@ class Rig:
         *tokens: str,
         draining: bool = False,
         checkpoints: dict[str, bytes] | None = None,
+        progress: dict[str, int] | None = None,
         capabilities: Sequence[str] = (CAPABILITY,),
         slots: int = 1,
         incarnation: str = "1",
     ) -> HeartbeatOutcome:
-        beats = tuple(c.Beat(token, (checkpoints or {}).get(token)) for token in tokens)
+        said = (checkpoints or {}, progress or {})
+        beats = tuple(c.Beat(token, said[0].get(token), said[1].get(token)) for token in tokens)
         who = self.who(name, incarnation)
         outcome = self.do(c.Heartbeat(who, tuple(capabilities), slots, draining=draining, leases=beats))
         assert isinstance(outcome, HeartbeatOutcome)
@@ -171,6 +173,9 @@ class Rig:
 
     def release(self, granted: Granted, **options: Any) -> Settled:
         return self.do(c.Release(NAMESPACE, granted.token, **options))
+
+    def once(self, granted: Granted, key: str, value: bytes) -> Onced:
+        return self.do(c.Once(NAMESPACE, granted.token, key, value))
 
     def row(self, task_id: str) -> TaskRow | None:
         """The live task in memory."""

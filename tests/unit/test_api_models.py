@@ -79,7 +79,8 @@ def test_every_field_of_a_capability_reaches_the_broker():
         yaml.safe_load("""
 metadata: {name: code}
 spec:
-  lease: {seconds: 60, heartbeatSeconds: 10, attemptTimeoutSeconds: 1800, unreachableSeconds: 120}
+  lease: {seconds: 60, heartbeatSeconds: 10, attemptTimeoutSeconds: 1800, progressTimeoutSeconds: 90,
+    unreachableSeconds: 120}
   retry: {maxAttempts: 3, backoffSeconds: 2, maxBackoffSeconds: 120, maxReclaims: 2}
   admission: {maxDepth: 5000, maxDepthPerTenant: 50, retryAfterSeconds: 15, maxPayloadBytes: 1000}
   fairness: {lowestBandEvery: 8}
@@ -92,6 +93,7 @@ spec:
         lease_seconds=60,
         heartbeat_seconds=10,
         attempt_timeout_seconds=1800,
+        progress_timeout_seconds=90,
         unreachable_seconds=120,
         max_attempts=3,
         backoff_seconds=2,
@@ -115,7 +117,13 @@ def test_every_rule_of_the_broker_has_a_field_so_none_is_out_of_reach():
         if name not in {"name", "startup_seconds"}
     }
     spec = {
-        "lease": {"seconds": 61, "heartbeatSeconds": 11, "attemptTimeoutSeconds": 1801, "unreachableSeconds": 121},
+        "lease": {
+            "seconds": 61,
+            "heartbeatSeconds": 11,
+            "attemptTimeoutSeconds": 1801,
+            "progressTimeoutSeconds": 91,
+            "unreachableSeconds": 121,
+        },
         "retry": {"maxAttempts": 7, "backoffSeconds": 3, "maxBackoffSeconds": 121, "maxReclaims": 4},
         "admission": {"maxDepth": 1, "maxDepthPerTenant": 2, "retryAfterSeconds": 16, "maxPayloadBytes": 3},
         "fairness": {"lowestBandEvery": 9},

@@ -77,10 +77,11 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """One lease to renew; `checkpoint` None carries none."""
+    """One lease to renew; `checkpoint` and `progress_seq` None carry none."""
 
     token: str
     checkpoint: bytes | None = None
+    progress_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,16 @@ class Release:
     delay_seconds: float = 0.0
     reason: str = ""
     checkpoint: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Store a value, JSON text, for the later attempts of a task; the first under a key stays. Answer: `Onced`."""
+
+    namespace: str
+    token: str
+    key: str
+    value: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +218,7 @@ Command = (
     | Ack
     | Nack
     | Release
+    | Once
     | Cancel
     | Redrive
     | Fence

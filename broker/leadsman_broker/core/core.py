@@ -34,6 +34,7 @@ from leadsman_broker.core.ids import parse_token, seq_of
 from leadsman_broker.core.leases import STALL_SHARE, extend_after_stall
 from leadsman_broker.core.outbox import Outbox
 from leadsman_broker.core.randomness import Randomness
+from leadsman_broker.core.remembering import once
 from leadsman_broker.core.renewals import heartbeat
 from leadsman_broker.core.restoring import restore
 from leadsman_broker.core.results import Answer, Result, Swept
@@ -54,6 +55,7 @@ RULES: dict[type, Apply] = {
     c.Ack: ack,
     c.Nack: nack,
     c.Release: release,
+    c.Once: once,
     c.Cancel: cancel,
     c.Redrive: redrive,
     c.Fence: fence,
@@ -112,6 +114,10 @@ class Core:
                     token = parse_token(command.token)
                     if token is not None and not self._is_live(token.task_id):
                         needs.ended.add(token.task_id)
+                case c.Once():
+                    token = parse_token(command.token)
+                    if token is not None:
+                        needs.once.add(token.task_id)
                 case c.Cancel():
                     if not self._is_live(command.task_id):
                         needs.ended.add(command.task_id)

@@ -58,6 +58,7 @@ def describe(row: TaskRow, now: float) -> Granted:
         expires_at=lease.expires_at,
         lease_seconds=rules.lease_seconds,
         heartbeat_seconds=rules.heartbeat_seconds or rules.lease_seconds / 3,
+        progress_timeout_seconds=rules.progress_timeout_seconds,
         attempt_timeout_seconds=max(0.0, lease.started_at + rules.attempt_timeout_seconds - now),
         unreachable_seconds=rules.unreachable_seconds,
     )
@@ -71,7 +72,7 @@ def attempt_end(row: TaskRow, lease: Lease) -> float:
 def renew(state: "State", row: TaskRow, lease: Lease) -> None:
     """Move the expiry forward, up to the end of the attempt. Writes nothing."""
     lease.expires_at = min(state.now + row.queue.rules.lease_seconds, attempt_end(row, lease))
-    lease.stalled = False
+    lease.stalled = lease.refused = False
     if lease.expires_at + lease.slack < lease.wakes_at:  # the capability's lease was shortened
         _watch(state, row, lease)
 
@@ -82,8 +83,9 @@ def reclaim(state: "State", row: TaskRow) -> None:
     assert lease is not None  # noqa: S101  # only ever called for a leased task
     worker = lease.worker
     timed_out = lease.expires_at >= attempt_end(row, lease)
-    accompanied = not timed_out and (worker.lost or len(worker.leases) > 1)
-    worker.lost = worker.lost or not timed_out
+    overdue = timed_out or lease.refused  # the task's own fault: its worker may be well
+    accompanied = not overdue and (worker.lost or len(worker.leases) > 1)
+    worker.lost = worker.lost or not overdue
     row.queue.totals.reclaimed += 1
     state.out.totals.add(row.queue)
 
@@ -92,7 +94,7 @@ def reclaim(state: "State", row: TaskRow) -> None:
     if lease.stalled:
         detail = "the broker had stalled; not counted"
     else:
-        detail = "attempt timeout" if timed_out else "lease not renewed"
+        detail = "attempt timeout" if timed_out else "no progress" if lease.refused else "lease not renewed"
         dead = count_reclaim(row, draining=worker.draining, accompanied=accompanied)
         if row.reclaims > 1:
             delay = retry_delay(row, state.settings, state.rand)
@@ -168,6 +170,8 @@ def extend(row: TaskRow, lease: Lease, now: float) -> None:
     """Give a lease the time that the broker was away for."""
     extended = max(lease.expires_at, now + row.queue.rules.lease_seconds)
     lease.expires_at = min(extended, attempt_end(row, lease))
+    lease.progress_at = now
+    lease.refused = False
     lease.stalled = True
 
 

@@ -10,6 +10,7 @@ from leadsman_broker.core.rows import (
     FenceRow,
     HistoryRow,
     NamespaceRow,
+    OnceRow,
     PurgedRow,
     QueueKey,
 )
@@ -28,6 +29,7 @@ class Outbox:
         "history",
         "namespaces",
         "new",
+        "once",
         "purged",
         "revived",
         "service_times",
@@ -40,6 +42,7 @@ class Outbox:
         self.touched: dict[int, TaskRow] = {}
         self.revived: list[TaskRow] = []
         self.checkpoints: dict[int, bytes] = {}
+        self.once: list[OnceRow] = []
         self.history: list[HistoryRow] = []
         self.ended: dict[int, Ending] = {}
         self.purged: list[PurgedRow] = []
@@ -89,6 +92,7 @@ class Outbox:
             revived=[live_row_of(row) for row in self.revived],
             updated=[live_row_of(row) for row in touched.values()],
             checkpoints=self.checkpoints,
+            once=self.once,
             history=self.history,
             ended=[*self.ended.values()],
             purged=self.purged,

@@ -8,6 +8,7 @@ from leadsman_broker.core.ids import parse_token
 from leadsman_broker.core.leases import attempt_end, give_back_missing, reclaim, renew
 from leadsman_broker.core.results import BeatOutcome, HeartbeatOutcome
 from leadsman_broker.core.settlements import leased_task, save_checkpoint
+from leadsman_broker.core.tasks import Lease, TaskRow
 from leadsman_broker.core.waiting import end_unless_active
 from leadsman_broker.core.workers import WorkerRow, hear
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def heartbeat(state: "State", command: Heartbeat) -> HeartbeatOutcome:
-    """Renew what the worker lists and still holds. Writes nothing unless a checkpoint is carried."""
+    """Renew what the worker lists, still holds and shows progress of. A plain renewal writes nothing."""
     worker = hear(state, command.worker, command.capabilities, command.slots)
     if worker.draining != command.draining:
         worker.draining = command.draining
@@ -38,8 +39,38 @@ def _beat(state: "State", worker: WorkerRow, beat: Beat, held: set[int]) -> Beat
         reclaim(state, row)
         return BeatOutcome(beat.token, LeaseStatus.LEASE_LOST)
     held.add(row.seq)
-    renew(state, row, row.lease)
     if beat.checkpoint is not None:
         save_checkpoint(state, row, beat.checkpoint)
+    _note_progress(state, row.lease, beat)
     status = LeaseStatus.CANCELLED if row.cancel else LeaseStatus.OK
+    if _shows_progress(state, row, row.lease):
+        renew(state, row, row.lease)
+    else:
+        status = LeaseStatus.NO_PROGRESS
+        _refuse(state, row, row.lease, worker)
     return BeatOutcome(beat.token, status, row.lease.expires_at)
+
+
+def _note_progress(state: "State", lease: Lease, beat: Beat) -> None:
+    grown = beat.progress_seq is not None and beat.progress_seq > lease.progress_seq
+    if beat.progress_seq is not None and grown:
+        lease.progress_seq = beat.progress_seq
+    if grown or beat.checkpoint is not None:
+        lease.progress_at = state.now
+
+
+def _shows_progress(state: "State", row: TaskRow, lease: Lease) -> bool:
+    limit = row.queue.rules.progress_timeout_seconds
+    return limit is None or state.now - lease.progress_at < limit
+
+
+def _refuse(state: "State", row: TaskRow, lease: Lease, worker: WorkerRow) -> None:
+    """Let the lease run out; counted and told in the history once for each attempt."""
+    if lease.refused:
+        return
+    lease.refused = True
+    row.queue.totals.no_progress += 1
+    state.out.totals.add(row.queue)
+    state.queue_changed(row.queue)
+    quiet = state.now - lease.progress_at
+    state.out.record(row, state.now, "no_progress", worker.id, f"for {quiet:.0f} s; the lease is not renewed")

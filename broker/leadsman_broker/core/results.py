@@ -64,6 +64,7 @@ class Granted:
     lease_seconds: float
     heartbeat_seconds: float
     attempt_timeout_seconds: float
+    progress_timeout_seconds: float | None
     unreachable_seconds: float
 
 
@@ -106,6 +107,20 @@ class Settled:
     code: str | None = None
     detail: str | None = None
     late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Onced:
+    """`value` is what is stored under the key; `first` when this call stored it.
+
+    `ok` false comes with a `code`: `lease_lost`, `value_too_large` or `too_many_keys`.
+    """
+
+    ok: bool
+    value: bytes | None = None
+    first: bool = False
+    code: str | None = None
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +183,7 @@ Result = (
     list[SubmitOutcome]
     | HeartbeatOutcome
     | Settled
+    | Onced
     | Cancelled
     | list[Redriven]
     | list[Fenced]

@@ -130,6 +130,14 @@ class HistoryRow(NamedTuple):
 HISTORY_LIMIT = 50
 
 
+class OnceRow(NamedTuple):
+    """A value that a task's later attempts are handed."""
+
+    seq: int
+    key: str
+    value: bytes
+
+
 class KeyRow(NamedTuple):
     """What an idempotency key stands for. `state` and `ended_at` are None while its task lives."""
 
@@ -178,6 +186,7 @@ class TotalsRow(NamedTuple):
     dead: int = 0
     expired: int = 0
     cancelled: int = 0
+    no_progress: int = 0
 
 
 class PurgedRow(NamedTuple):
@@ -197,12 +206,14 @@ class Needs:
     keys: set[KeyId] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
     """Ids of tasks that are not live."""
+    once: set[str] = field(default_factory=set)
+    """Ids of tasks whose `once` values are wanted, live or not: one may be redriven in the same step."""
     purge_before: float = 0.0
     purge_limit: int = 0
     """How many rows with `purge_at` up to `purge_before` to load, the earliest first."""
 
     def __bool__(self) -> bool:
-        return bool(self.keys or self.ended or self.purge_limit)
+        return bool(self.keys or self.ended or self.once or self.purge_limit)
 
 
 @dataclass(slots=True)
@@ -214,6 +225,8 @@ class Loaded:
 
     keys: dict[KeyId, KeyRow] = field(default_factory=dict)
     ended: dict[str, EndedRow] = field(default_factory=dict)
+    once: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Task id -> key -> value; absent when the task has none."""
     purge: list[PurgedRow] = field(default_factory=list)
 
 
@@ -231,6 +244,8 @@ class Changes:
     """Live tasks whose standing changed."""
     checkpoints: dict[int, bytes] = field(default_factory=dict)
     """seq -> last checkpoint."""
+    once: list[OnceRow] = field(default_factory=list)
+    """New keys only."""
     history: list[HistoryRow] = field(default_factory=list)
     ended: list[Ending] = field(default_factory=list)
     purged: list[PurgedRow] = field(default_factory=list)
@@ -251,6 +266,7 @@ class Changes:
             or self.revived
             or self.updated
             or self.checkpoints
+            or self.once
             or self.history
             or self.ended
             or self.purged

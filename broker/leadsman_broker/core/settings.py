@@ -24,6 +24,9 @@ class Settings:
     """How long an idempotency key outlives its task."""
     max_result_bytes: int = 65_536
     max_checkpoint_bytes: int = 65_536
+    max_once_bytes: int = 16_384
+    max_once_keys: int = 64
+    """`once` values of one task: all of them travel with every lease of it."""
     timers_per_step: int = 2_000
     """Most reclaims, and most expiries, of one step: a crash of 200,000 leases must not hold up heartbeats."""
     service_times_flush_seconds: float = 2.0

@@ -102,6 +102,15 @@ def leased_task(state: "State", namespace: str, token: Token) -> TaskRow | None:
     return row if row.epoch == token.epoch and row.secret == token.secret else None
 
 
+def newest_of(state: "State", namespace: str, token: Token) -> TaskRow | None:
+    """Return the live task whose newest delivery this token names, leased still or waiting for its next one."""
+    row = state.tasks.get(seq_of(token.task_id) or 0)
+    if row is None or row.id != token.task_id or row.queue.key[0] != namespace:
+        return None
+    settled = row.settled is not None and row.settled.epoch == token.epoch
+    return row if (row.epoch, row.secret) == (token.epoch, token.secret) and not settled else None
+
+
 def _find(state: "State", namespace: str, text: str, op: str) -> TaskRow | Settled:
     """Return the task that a token may settle, or the answer if it may not."""
     token = parse_token(text)

@@ -39,6 +39,7 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
         failed_total=totals.failed,
         reclaimed_total=totals.reclaimed,
         refused_total=totals.refused,
+        no_progress_total=totals.no_progress,
         configured=queue.configured,
     )
 

@@ -33,6 +33,9 @@ class Lease:
         "attempt_id",
         "expires_at",
         "missing",
+        "progress_at",
+        "progress_seq",
+        "refused",
         "sent_at",
         "slack",
         "stalled",
@@ -56,6 +59,12 @@ class Lease:
         """When it was last part of a lease reply."""
         self.missing = False
         """The worker's last list did not name it."""
+        self.progress_at = started_at
+        """When it last showed progress."""
+        self.progress_seq = -1
+        """The highest it was heard to say; a broker that starts anew knows none."""
+        self.refused = False
+        """A renewal was refused for want of progress."""
         self.stalled = False
         """The broker stalled and the worker has not renewed it since: its loss is nobody's fault."""
 

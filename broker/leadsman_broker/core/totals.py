@@ -17,6 +17,7 @@ class Totals:
     dead: int
     expired: int
     cancelled: int
+    no_progress: int
 
     def __init__(self, row: TotalsRow | None = None) -> None:
         row = row if row is not None else TotalsRow()

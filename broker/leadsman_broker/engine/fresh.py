@@ -7,8 +7,8 @@ from leadsman_broker.store.interface import Delivery
 class FreshDeliveries:
     """Deliveries of the newest tasks, up to `capacity_bytes` of payload; the oldest are dropped first.
 
-    Most tasks are leased soon after they were accepted. An entry follows the task's checkpoints and goes with it:
-    it is always what the store would answer after the same commit.
+    Most tasks are leased soon after they were accepted. An entry follows the task's checkpoints, and goes with it
+    or with its first `once`: it is always what the store would answer after the same commit.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -28,6 +28,8 @@ class FreshDeliveries:
             task_id = self._ids.get(seq)
             if task_id is not None:
                 self._deliveries[task_id] = self._deliveries[task_id]._replace(checkpoint=checkpoint)
+        for one in changes.once:
+            self._drop(one.seq)
         for ending in changes.ended:
             self._drop(ending.ended.live.seq)
 

@@ -14,14 +14,16 @@ from leadsman.wire.leases import (
     LeaseReply,
     LeaseRequest,
     NackRequest,
+    OnceReply,
+    OnceRequest,
     ReleaseRequest,
     SettleReply,
     WorkerIdentity,
 )
 from leadsman.wire.problems import ProblemCode
 from leadsman_broker.auth import Role
-from leadsman_broker.core.commands import Ack, Beat, Heartbeat, Lease, Nack, Release, Worker
-from leadsman_broker.core.results import HeartbeatOutcome, Settled
+from leadsman_broker.core.commands import Ack, Beat, Heartbeat, Lease, Nack, Once, Release, Worker
+from leadsman_broker.core.results import HeartbeatOutcome, Onced, Settled
 from leadsman_broker.engine import Engine, LeaseCall
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, json_response
@@ -51,6 +53,15 @@ class LeaseCalls:
                 "Renew every lease of a worker",
                 HeartbeatRequest,
                 HeartbeatReply,
+            ),
+            Route(
+                "POST",
+                _LEASES + "/once",
+                self.once,
+                _WORKERS,
+                "Store a value for the later attempts of a task",
+                OnceRequest,
+                OnceReply,
             ),
             Route("POST", _LEASES + "/ack", self.ack, _WORKERS, settle + "done", AckRequest, SettleReply),
             Route("POST", _LEASES + "/nack", self.nack, _WORKERS, settle + "failed", NackRequest, SettleReply),
@@ -108,11 +119,18 @@ class LeaseCalls:
             capabilities=tuple(request.capabilities),
             slots=request.slots,
             draining=request.draining,
-            leases=tuple(Beat(item.token, _checkpoint(item)) for item in request.leases),
+            leases=tuple(Beat(item.token, _checkpoint(item), item.progress_seq) for item in request.leases),
         )
         (outcome,) = await self._engine.submit([command])
         now = self._engine.clock.now()
         return json_response(views.heartbeat_reply(cast("HeartbeatOutcome", outcome), now))
+
+    async def once(self, exchange: Exchange) -> Response:
+        """Store a value under a key, or answer with the first."""
+        request = await exchange.read(OnceRequest)
+        command = Once(exchange.namespace, request.token, request.key, to_json(request.value))
+        (outcome,) = await self._engine.submit([command])
+        return Response(views.once_reply(cast("Onced", outcome)))
 
     async def ack(self, exchange: Exchange) -> Response:
         """Complete tasks."""

@@ -20,6 +20,7 @@ from leadsman_broker.core.results import (
     Fenced,
     Granted,
     HeartbeatOutcome,
+    Onced,
     Redriven,
     Saturated,
     Settled,
@@ -109,6 +110,15 @@ def heartbeat_reply(outcome: HeartbeatOutcome, now: float) -> HeartbeatReply:
     )
 
 
+def once_reply(onced: Onced) -> bytes:
+    """Return the JSON of an `OnceReply`; the value is copied as it was stored."""
+    if onced.ok:
+        first = b"true" if onced.first else b"false"
+        return b'{"ok":true,"first":%b,"value":%b}' % (first, onced.value or b"null")
+    reply = {"ok": False, "code": onced.code, "detail": onced.detail}
+    return to_json({name: value for name, value in reply.items() if value is not None})
+
+
 def lease_reply(grant: LeaseGrant, now: float) -> bytes:
     """Return the JSON of a `LeaseReply`.
 
@@ -147,12 +157,16 @@ def _lease(granted: Granted, delivery: Delivery, now: float) -> bytes:
         "attempt_timeout_seconds": granted.attempt_timeout_seconds,
         "unreachable_seconds": granted.unreachable_seconds,
     }
+    if granted.progress_timeout_seconds is not None:
+        lease["progress_timeout_seconds"] = granted.progress_timeout_seconds
     checkpoint = b"" if delivery.checkpoint is None else b',"checkpoint":%b' % delivery.checkpoint
-    return b'%b,"task":%b,"payload":%b%b}}' % (
+    once = b"" if delivery.once is None else b',"once":%b' % delivery.once
+    return b'%b,"task":%b,"payload":%b%b%b}}' % (
         to_json(lease)[:-1],
         to_json(task)[:-1],
         delivery.payload,
         checkpoint,
+        once,
     )
 
 

@@ -4,6 +4,7 @@ One thread at a time commits; reads may come from another thread while a commit 
 or after it, never between. All reads are bounded except `load`.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from leadsman.wire.tasks import TaskState
@@ -11,12 +12,19 @@ from leadsman_broker.core.rows import Changes, EndedRow, HistoryRow, LiveRow, Lo
 
 
 class Delivery(NamedTuple):
-    """What a worker needs of a task beyond the grant. `payload` and `checkpoint` are JSON text."""
+    """What a worker needs of a task beyond the grant. `payload`, `checkpoint` and `once` are JSON text."""
 
     name: str
     payload: bytes
     checkpoint: bytes | None
     traceparent: str | None
+    once: bytes | None = None
+    """One object with every value by its key; None when there is none."""
+
+
+def once_object(values: Mapping[str, bytes]) -> bytes:
+    """Return `once` values as one JSON object. Keys need no escapes: the wire allows none that would."""
+    return b"{%b}" % b",".join(b'"%b":%b' % (key.encode(), value) for key, value in sorted(values.items()))
 
 
 class TaskRecord(NamedTuple):

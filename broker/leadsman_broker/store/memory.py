@@ -27,7 +27,7 @@ from leadsman_broker.core.rows import (
     TotalsRow,
 )
 from leadsman_broker.store.errors import StoreFencedError
-from leadsman_broker.store.interface import Delivery, Space, TaskPage, TaskQuery, TaskRecord
+from leadsman_broker.store.interface import Delivery, Space, TaskPage, TaskQuery, TaskRecord, once_object
 
 
 class _Kept(NamedTuple):
@@ -50,6 +50,7 @@ class MemoryTables:
         self.kept: dict[int, _Kept] = {}
         self.payloads: dict[int, bytes] = {}
         self.checkpoints: dict[int, bytes] = {}
+        self.once: dict[int, dict[str, bytes]] = {}
         self.history: dict[int, deque[HistoryRow]] = {}
         self.ended: dict[int, Ending] = {}
         self.purges: list[tuple[float, int]] = []
@@ -109,6 +110,9 @@ class MemoryStore:
             ending = self._ending(task_id)
             if ending is not None:
                 loaded.ended[task_id] = ending.ended
+        for task_id in needs.once:
+            if values := tables.once.get(seq_of(task_id) or 0):
+                loaded.once[task_id] = dict(values)
         if needs.purge_limit:
             due = bisect_right(tables.purges, needs.purge_before, key=lambda entry: entry[0])
             for _, seq in tables.purges[: min(due, needs.purge_limit)]:
@@ -125,7 +129,14 @@ class MemoryStore:
             if live is not None and live.id == task_id:
                 kept = tables.kept[live.seq]
                 checkpoint = tables.checkpoints.get(live.seq)
-                found[task_id] = Delivery(kept.name, tables.payloads[live.seq], checkpoint, kept.traceparent)
+                values = tables.once.get(live.seq)
+                found[task_id] = Delivery(
+                    kept.name,
+                    tables.payloads[live.seq],
+                    checkpoint,
+                    kept.traceparent,
+                    once_object(values) if values else None,
+                )
         return found
 
     def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:
@@ -189,6 +200,8 @@ class MemoryStore:
         for live in changes.updated:
             tables.live[live.seq] = live
         tables.checkpoints.update(changes.checkpoints)
+        for one in changes.once:
+            tables.once.setdefault(one.seq, {})[one.key] = one.value
         for entry in changes.history:
             tables.history.setdefault(entry.seq, deque(maxlen=HISTORY_LIMIT)).append(entry)
         for ending in changes.ended:
@@ -259,6 +272,7 @@ class MemoryStore:
         else:
             tables.payloads.pop(seq, None)
             tables.checkpoints.pop(seq, None)
+            tables.once.pop(seq, None)
 
     def _purge(self, seq: int) -> None:
         tables = self._tables
@@ -266,6 +280,7 @@ class MemoryStore:
         kept = tables.kept.pop(seq, None)
         tables.payloads.pop(seq, None)
         tables.checkpoints.pop(seq, None)
+        tables.once.pop(seq, None)
         tables.history.pop(seq, None)
         if kept is not None and kept.key is not None:
             live = ending.ended.live

@@ -42,6 +42,9 @@ class LeaseRules(ApiModel):
     """How often a worker renews its leases. Default: a third of `seconds`, so that two may be lost in a row."""
     attempt_timeout_seconds: Annotated[int, Field(ge=2, le=YEAR_SECONDS, json_schema_extra=INT32)] = 43_200
     """How long one attempt may hold its task in all; no heartbeat renews beyond it."""
+    progress_timeout_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS, json_schema_extra=INT32)] | None = None
+    """How long an attempt may go without a sign of progress (a growing count or a checkpoint, sent by its handler)
+    before its lease is no longer renewed. Default: it need not show any."""
     unreachable_seconds: Annotated[int, Field(ge=0, le=DAY_SECONDS, json_schema_extra=INT32)] = 900
     """How long a worker that cannot reach the broker goes on with its task before it gives up by itself."""
 

@@ -51,6 +51,7 @@ def capability_config(capability: Capability, startup_seconds: float = DEFAULT_S
         lease_seconds=spec.lease.seconds,
         heartbeat_seconds=spec.lease.heartbeat_seconds,
         attempt_timeout_seconds=spec.lease.attempt_timeout_seconds,
+        progress_timeout_seconds=spec.lease.progress_timeout_seconds,
         unreachable_seconds=spec.lease.unreachable_seconds,
         max_attempts=spec.retry.max_attempts,
         backoff_seconds=spec.retry.backoff_seconds,

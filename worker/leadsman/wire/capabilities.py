@@ -15,6 +15,8 @@ class CapabilityConfig(Request):
     heartbeat_seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
     """Default: a third of the lease."""
     attempt_timeout_seconds: Annotated[float, Field(gt=0, le=31_536_000)] = 43_200.0
+    progress_timeout_seconds: Annotated[float, Field(gt=0, le=31_536_000)] | None = None
+    """How old the last sign of progress may be when a lease is renewed; null: leases need none."""
     unreachable_seconds: Annotated[float, Field(ge=0, le=86_400)] = 900.0
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
     backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] = 1.0

@@ -84,6 +84,8 @@ class LeasedTask(Reply):
     epoch: int
     checkpoint: JsonValue = None
     """The last checkpoint of any earlier attempt, or null."""
+    once: dict[str, JsonValue] | None = None
+    """What earlier attempts stored with `once`, by key; null when there is nothing."""
     traceparent: str | None = None
     age_seconds: float = 0.0
     """Since accept."""
@@ -99,6 +101,8 @@ class Lease(Reply):
     heartbeat_seconds: float
     attempt_timeout_seconds: float
     """Total hold of this attempt; no renewal goes beyond it."""
+    progress_timeout_seconds: float | None = None
+    """A renewal is refused once the last sign of progress is older; null: never."""
     unreachable_seconds: float
     """How long a worker that cannot reach the broker goes on before it gives up by itself."""
 
@@ -115,6 +119,8 @@ class LeaseStatus(StrEnum):
 
     OK = "ok"
     LEASE_LOST = "lease_lost"
+    NO_PROGRESS = "no_progress"
+    """Not renewed: it shows no progress. It still holds for `expires_in_seconds`, to fail or give back the task."""
     CANCELLED = "cancelled"
 
 
@@ -133,6 +139,8 @@ class HeartbeatItem(CarriesCheckpoint):
     """One lease to renew. A checkpoint is durable before the reply."""
 
     token: Token
+    progress_seq: Annotated[int, Field(ge=0, le=9_007_199_254_740_991)] | None = None
+    """Grows with every step of the work. Growth and a checkpoint are the signs of progress."""
 
 
 class HeartbeatRequest(Request):
@@ -158,6 +166,28 @@ class HeartbeatReply(Reply):
 
     worker: WorkerState
     leases: list[HeartbeatResult]
+
+
+class OnceRequest(Request):
+    """Store a value that later attempts of the task are handed; the first one stored under a key stays."""
+
+    token: Token
+    key: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.:/-]+$")]
+    value: JsonValue = None
+
+
+class OnceReply(Reply):
+    """The value that counts, durable before the reply.
+
+    `first` false: it was there before, from an earlier attempt or from this call when its reply was lost. `ok`
+    false comes with a `code`: `lease_lost`, `value_too_large` or `too_many_keys`.
+    """
+
+    ok: bool
+    first: bool = False
+    value: JsonValue = None
+    code: str | None = None
+    detail: str | None = None
 
 
 class AckItem(Request):

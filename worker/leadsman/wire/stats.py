@@ -33,6 +33,8 @@ class CapabilityStats(Reply):
     failed_total: int = 0
     reclaimed_total: int = 0
     refused_total: int = 0
+    no_progress_total: int = 0
+    """Attempts whose lease was not renewed because they showed no progress."""
     configured: bool = True
 
 

@@ -20,7 +20,7 @@ from leadsman_broker.core.rows import (
     Stored,
     TotalsRow,
 )
-from leadsman_broker.store.interface import Delivery, TaskRecord
+from leadsman_broker.store.interface import Delivery, TaskRecord, once_object
 from leadsman_broker.store.sqlite import encoding
 from leadsman_broker.store.sqlite.encoding import ENDED_COLUMNS, LIVE_COLUMNS, Queues
 from leadsman_broker.store.sqlite.statements import SQL
@@ -73,6 +73,8 @@ class Reader:
             for row in self._many("read_ended", _seqs(needs.ended)):
                 if row[1] in needs.ended:
                     loaded.ended[row[1]] = encoding.ended_row(row, self._queues)
+        if needs.once:
+            loaded.once = self._once(needs.once)
         if needs.purge_limit:
             due = self._db.execute(SQL["read_purge"], (needs.purge_before, needs.purge_limit))
             loaded.purge = [
@@ -84,8 +86,12 @@ class Reader:
     def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
         """Return payload and more of live tasks, by id."""
         wanted = set(task_ids)
-        rows = self._many("read_deliveries", _seqs(wanted))
-        return {row[0]: Delivery(row[1], row[2], row[3], row[4]) for row in rows if row[0] in wanted}
+        rows = [row for row in self._many("read_deliveries", _seqs(wanted)) if row[0] in wanted]
+        once = self._once(row[0] for row in rows if row[5])
+        return {
+            task_id: Delivery(name, payload, checkpoint, traceparent, _object(once.get(task_id)))
+            for task_id, name, payload, checkpoint, traceparent, _ in rows
+        }
 
     def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:
         """Return one task, live or visible still."""
@@ -122,6 +128,14 @@ class Reader:
         for row in self._db.execute(SQL["load_live"]):
             yield encoding.live_row(row, self._queues)
 
+    def _once(self, task_ids: Iterable[str]) -> dict[str, dict[str, bytes]]:
+        """Return `once` values by task and key, of tasks that have any."""
+        by_seq = {seq_of(task_id): task_id for task_id in task_ids}
+        found: dict[str, dict[str, bytes]] = {}
+        for seq, key, value in self._many("read_once", _seqs(by_seq.values())) if by_seq else ():
+            found.setdefault(by_seq[seq], {})[key] = value
+        return found
+
     def _many(self, name: str, wanted: str) -> list[tuple[Any, ...]]:
         """Read rows by a JSON list of what is wanted: one statement for all, several times faster than one each."""
         rows: list[tuple[Any, ...]] = self._db.execute(SQL[name], (wanted,)).fetchall()
@@ -141,6 +155,10 @@ class Reader:
 
     def _history(self, seq: int) -> tuple[HistoryRow, ...]:
         return tuple(HistoryRow(*row) for row in self._db.execute(SQL["read_history"], (seq,)))
+
+
+def _object(values: dict[str, bytes] | None) -> bytes | None:
+    return once_object(values) if values else None
 
 
 def _seqs(task_ids: Iterable[str]) -> str:

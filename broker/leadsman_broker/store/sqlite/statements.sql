@@ -74,6 +74,9 @@ FROM given WHERE live.seq = given.seq
 INSERT INTO checkpoints (seq, checkpoint) VALUES (?, ?)
 ON CONFLICT (seq) DO UPDATE SET checkpoint = excluded.checkpoint
 
+-- name: add_once
+INSERT INTO once (seq, key, value) VALUES (?, ?, ?)
+
 -- name: add_history
 INSERT INTO history (seq, number, at, event, epoch, worker, detail) VALUES (?, ?, ?, ?, ?, ?, ?)
 
@@ -118,6 +121,9 @@ DELETE FROM payloads WHERE seq IN (VALUES (?))
 -- name: drop_checkpoint
 DELETE FROM checkpoints WHERE seq IN (VALUES (?))
 
+-- name: drop_once
+DELETE FROM once WHERE seq = ?
+
 -- name: drop_history
 DELETE FROM history WHERE seq IN (VALUES (?))
 
@@ -147,12 +153,13 @@ DELETE FROM cordons WHERE pod_uid = ?
 
 -- name: put_totals
 INSERT INTO totals (
-    queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue) DO UPDATE SET
     accepted = excluded.accepted, completed = excluded.completed, failed = excluded.failed,
     reclaimed = excluded.reclaimed, refused = excluded.refused, late_acks = excluded.late_acks,
-    dead = excluded.dead, expired = excluded.expired, cancelled = excluded.cancelled
+    dead = excluded.dead, expired = excluded.expired, cancelled = excluded.cancelled,
+    no_progress = excluded.no_progress
 
 -- name: put_service_times
 INSERT INTO service_times (queue, seconds) VALUES (?, ?)
@@ -185,7 +192,8 @@ SELECT pod_uid, operation, expires_at FROM fences
 SELECT pod_uid, operation, expires_at, drain FROM cordons
 
 -- name: load_totals
-SELECT queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled FROM totals
+SELECT queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress
+FROM totals
 
 -- name: load_service_times
 SELECT queue, seconds FROM service_times
@@ -209,8 +217,14 @@ FROM json_each(?) AS wanted CROSS JOIN ended ON ended.seq = wanted.value
 -- name: read_purge
 SELECT seq, id, queue, state FROM ended WHERE purge_at <= ? ORDER BY purge_at, seq LIMIT ?
 
+-- name: read_once
+SELECT once.seq, once.key, once.value
+FROM json_each(?) AS wanted CROSS JOIN once ON once.seq = wanted.value
+
 -- name: read_deliveries
-SELECT live.id, live.name, payloads.payload, checkpoints.checkpoint, live.traceparent
+SELECT
+    live.id, live.name, payloads.payload, checkpoints.checkpoint, live.traceparent,
+    EXISTS (SELECT 1 FROM once WHERE once.seq = live.seq)
 FROM json_each(?) AS wanted
 CROSS JOIN live ON live.seq = wanted.value
 JOIN payloads ON payloads.seq = live.seq

@@ -44,6 +44,8 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         _many(db, "update", [(*row.standing, row.seq) for row in changes.updated])
     if changes.checkpoints:
         _many(db, "save_checkpoint", [*changes.checkpoints.items()])
+    if changes.once:
+        _many(db, "add_once", changes.once)
     if changes.history:
         _many(db, "add_history", changes.history)
         old = [(row.seq, row.number - HISTORY_LIMIT) for row in changes.history if row.number > HISTORY_LIMIT]
@@ -53,7 +55,7 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         _end(db, changes.ended)
     if changes.purged:
         seqs = [(row.seq,) for row in changes.purged]
-        for name in ("drop_key", "drop_ended", "drop_payload", "drop_checkpoint", "drop_history"):
+        for name in ("drop_key", "drop_ended", "drop_payload", "drop_checkpoint", "drop_once", "drop_history"):
             _many(db, name, seqs)
     _settings(db, changes, ids)
 
@@ -95,6 +97,7 @@ def _end(db: apsw.Connection, ended: list[Ending]) -> None:
     done = [(row.ended.live.seq,) for row in ended if row.ended.state is not TaskState.DEAD]
     _many(db, "drop_payload", done)
     _many(db, "drop_checkpoint", done)
+    _many(db, "drop_once", done)
 
 
 def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
