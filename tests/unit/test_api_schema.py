@@ -82,7 +82,6 @@ def test_no_field_waits_for_a_later_version():
     for name in (
         "budget",
         "leasesPerMinute",
-        "progressTimeoutSeconds",
         "onFull",
     ):
         assert not [path for path in paths if name in path]

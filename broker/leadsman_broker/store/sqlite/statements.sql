@@ -122,7 +122,7 @@ DELETE FROM payloads WHERE seq IN (VALUES (?))
 DELETE FROM checkpoints WHERE seq IN (VALUES (?))
 
 -- name: drop_once
-DELETE FROM once WHERE seq = ?
+DELETE FROM once WHERE seq IN (VALUES (?))
 
 -- name: drop_history
 DELETE FROM history WHERE seq IN (VALUES (?))
