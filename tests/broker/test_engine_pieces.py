@@ -34,7 +34,9 @@ STANDING = Standing(
 
 
 def live(seq):
-    return LiveRow(seq, f"{seq:012x}{seq:08x}", "ns", "work", "", TaskClass.BACKGROUND, 0, False, 0.0, 5, STANDING)
+    return LiveRow(
+        seq, f"{seq:012x}{seq:08x}", "ns", "work", "", TaskClass.BACKGROUND, 0, False, 0.0, 5, "", None, STANDING
+    )
 
 
 def ending(seq):

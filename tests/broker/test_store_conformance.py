@@ -8,17 +8,20 @@ import pytest
 
 from core_rig import CAPABILITY, NAMESPACE, Rig, check, picture
 from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.costs import CostBy
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core
 from leadsman_broker.core.rows import (
     AcceptedRow,
+    AttemptOutcome,
     Changes,
     CordonRow,
     EndedRow,
     Ending,
     FenceRow,
     HistoryRow,
+    LedgerRow,
     LiveRow,
     NamespaceRow,
     Needs,
@@ -26,6 +29,8 @@ from leadsman_broker.core.rows import (
     Standing,
     TotalsRow,
 )
+from leadsman_broker.core.usage import Usage
+from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.errors import StoreFencedError
 from leadsman_broker.store.interface import Store, TaskQuery
 from leadsman_broker.store.memory import MemoryStore, MemoryTables
@@ -117,6 +122,8 @@ def live(seq: int, **fields) -> LiveRow:
         "keyed": False,
         "accepted_at": 100.0,
         "max_attempts": 5,
+        "run_id": "",
+        "estimate": None,
         "standing": standing(),
     }
     return LiveRow(**{**values, **fields})
@@ -167,6 +174,8 @@ def test_every_field_of_a_live_task_comes_back_as_it_was(reopen):
         priority=9,
         accepted_at=100.125,
         max_attempts=77,
+        run_id="run-1",
+        estimate=Usage(0, 2_500_000),
         standing=standing(due_at=130.5, backing_off=True, expires_at=1e9, **LEASED),
     )
     rows = [AcceptedRow(row, "default", b"null", None, b"", None) for row in (fresh, rich)]
@@ -499,3 +508,80 @@ def test_a_core_built_again_from_the_store_equals_the_one_that_wrote_it(store):
             again = Core(store.load(), rig.now, random.Random(1), rig.settings)
             check(again)
             assert picture(again) == picture(rig.core)
+
+
+def attempt(seq: int, epoch: int = 1, **fields) -> LedgerRow:
+    values = {
+        "seq": seq,
+        "epoch": epoch,
+        "task_id": task_id(seq),
+        "namespace": NAMESPACE,
+        "capability": CAPABILITY,
+        "tenant": "",
+        "run_id": "",
+        "leased_at": 100.0 + seq,
+        "outcome": AttemptOutcome.COMPLETED,
+        "usage": Usage(10, 2_000),
+        "purge_at": 1000.0 + seq,
+    }
+    return LedgerRow(**{**values, **fields})
+
+
+def keyed(*rows: LedgerRow) -> dict[tuple[int, int], LedgerRow]:
+    return {(row.seq, row.epoch): row for row in rows}
+
+
+def test_a_ledger_row_comes_back_as_it_was_and_a_newer_one_replaces_it(reopen):
+    running = attempt(1, tenant="ü", run_id="r", outcome=AttemptOutcome.RUNNING, usage=Usage(10**12, 0))
+    reopen().commit(Changes(ledger=keyed(running, attempt(1, 2), attempt(2))))
+    store = reopen()
+    assert store.load().running == [running]
+    assert store.read(Needs(attempts={(1, 1), (1, 9), (2, 1)})).ledger == keyed(running, attempt(2))
+    ended = running._replace(outcome=AttemptOutcome.LOST, usage=Usage(10**12, 5))
+    store.commit(Changes(ledger=keyed(ended)))
+    store = reopen()
+    assert (store.load().running, store.read(Needs(attempts={(1, 1)})).ledger) == ([], keyed(ended))
+
+
+def test_ledger_rows_are_purged_in_portions_the_earliest_first(store):
+    store.commit(Changes(ledger=keyed(*(attempt(seq) for seq in (3, 1, 2)))))
+    due = store.read(Needs(purge_before=1002.0, purge_limit=1)).ledger_purge
+    assert due == [(1, 1)]
+    assert store.read(Needs(purge_before=1002.0, purge_limit=9)).ledger_purge == [(1, 1), (2, 1)]
+    store.commit(Changes(ledger_purged=due))
+    assert store.read(Needs(purge_before=1002.0, purge_limit=9)).ledger_purge == [(2, 1)]
+
+
+def test_the_cost_is_added_up_by_what_was_asked_for(store):
+    store.commit(
+        Changes(
+            accepted=[accepted(1)],
+            ledger=keyed(
+                attempt(1, outcome=AttemptOutcome.LOST, usage=Usage(5, 1_000), tenant="a", run_id="r"),
+                attempt(1, 2, tenant="a", run_id="r"),
+                attempt(2, outcome=AttemptOutcome.RUNNING, tenant="b"),
+                attempt(3, outcome=AttemptOutcome.FAILED, capability="llm", usage=Usage(1, 9_000)),
+                attempt(4, outcome=AttemptOutcome.RELEASED, usage=Usage()),
+                attempt(5, namespace="other", usage=Usage(77, 77)),
+            ),
+        )
+    )
+    ask = CostQuery(NAMESPACE, since=0.0, until=1e9, limit=10)
+    total = CostLine("", 5, 1, 1, 1, 1, 1, Usage(26, 14_000), Usage(5, 1_000))
+    assert store.cost(ask) == [total]
+    by = {
+        kind: [(line.item, line.attempts, line.usage.cost_micros) for line in store.cost(ask._replace(by=kind))]
+        for kind in CostBy
+    }
+    assert by == {
+        CostBy.CAPABILITY: [("llm", 1, 9_000), (CAPABILITY, 4, 5_000)],
+        CostBy.TENANT: [("", 2, 9_000), ("a", 2, 3_000), ("b", 1, 2_000)],
+        CostBy.RUN: [("", 3, 11_000), ("r", 2, 3_000)],
+        CostBy.TASK: [(task_id(3), 1, 9_000), (task_id(1), 2, 3_000), (task_id(2), 1, 2_000), (task_id(4), 1, 0)],
+    }
+    assert [line.item for line in store.cost(ask._replace(by=CostBy.TASK, limit=1))] == [task_id(3)]
+    assert [line.attempts for line in store.cost(ask._replace(tenant="a"))] == [2]
+    assert [line.attempts for line in store.cost(ask._replace(run_id="r", capability=CAPABILITY))] == [2]
+    assert [line.attempts for line in store.cost(ask._replace(since=102.0, until=104.0))] == [2]
+    assert store.cost(ask._replace(namespace="nowhere")) == []
+    assert store.task(NAMESPACE, task_id(1), 100.0).usage == Usage(15, 3_000)

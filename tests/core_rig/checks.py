@@ -107,6 +107,14 @@ def picture(core: Core) -> dict[str, Any]:
         }
         for key, queue in state.queues.items()
     }
+    usage = {seq: row.lease.usage for seq, row in state.tasks.items() if row.lease is not None}
     holders = {key: worker.leases for key, worker in state.workers.items() if worker.leases}
     bound = (state.fences, state.cordons)
-    return {"rows": rows, "queues": queues, "holders": holders, "bound": bound, "next": state.next_seq}
+    return {
+        "rows": rows,
+        "queues": queues,
+        "holders": holders,
+        "usage": usage,
+        "bound": bound,
+        "next": state.next_seq,
+    }

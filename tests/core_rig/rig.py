@@ -12,6 +12,7 @@ from leadsman_broker.core.core import Core, Step
 from leadsman_broker.core.results import Answer, Granted, HeartbeatOutcome, Onced, Settled
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.core.tasks import TaskRow
+from leadsman_broker.core.usage import Usage
 from leadsman_broker.store.interface import Store, TaskRecord
 from leadsman_broker.store.memory import MemoryStore, MemoryTables
 
@@ -154,12 +155,13 @@ class Rig:
         draining: bool = False,
         checkpoints: dict[str, bytes] | None = None,
         progress: dict[str, int] | None = None,
+        usage: dict[str, Usage] | None = None,
         capabilities: Sequence[str] = (CAPABILITY,),
         slots: int = 1,
         incarnation: str = "1",
     ) -> HeartbeatOutcome:
-        said = (checkpoints or {}, progress or {})
-        beats = tuple(c.Beat(token, said[0].get(token), said[1].get(token)) for token in tokens)
+        said: tuple[dict[str, Any], ...] = (checkpoints or {}, progress or {}, usage or {})
+        beats = tuple(c.Beat(token, *(one.get(token) for one in said)) for token in tokens)
         who = self.who(name, incarnation)
         outcome = self.do(c.Heartbeat(who, tuple(capabilities), slots, draining=draining, leases=beats))
         assert isinstance(outcome, HeartbeatOutcome)

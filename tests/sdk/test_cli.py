@@ -294,3 +294,24 @@ def test_kubectl_leadsman_is_the_same_program():
     done = subprocess.run([program, "quues"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == USAGE
     assert "see `kubectl leadsman --help`" in done.stderr
+
+
+def test_what_was_spent_is_shown_by_tenant_and_by_queue(broker, client, start_worker, run, gate):
+    gate.open()
+    start_worker(broker.url, capabilities=["echo"])
+    payload = {"calls": [[100, "1.5"]], "gate": gate.path}
+    task = client.submit("echo", payload, name="spend", tenant="acme").id
+    client.result(task, timeout_seconds=30)
+
+    done = run("cost", "--by", "tenant", "--json")
+    report = json.loads(done.stdout)
+    assert [(line["item"], line["tokens"], line["cost_micros"]) for line in report["items"]] == [
+        ("acme", 100, 1_500_000)
+    ]
+    shown = run("cost", "--since", "7d")
+    assert shown.stdout.split()[:2] == ["CAPABILITY", "ATTEMPTS"]
+    assert "1.5000" in shown.stdout
+    assert run("cost", "--tenant", "nobody").stderr == "no attempt reported usage in this time\n"
+    wrong = run("cost", "--since", "yesterday")
+    assert wrong.returncode == 2
+    assert "write 90s, 30m, 24h or 7d" in wrong.stderr

@@ -127,7 +127,7 @@ def test_every_rule_of_the_broker_has_a_field_so_none_is_out_of_reach():
         "retry": {"maxAttempts": 7, "backoffSeconds": 3, "maxBackoffSeconds": 121, "maxReclaims": 4},
         "admission": {"maxDepth": 1, "maxDepthPerTenant": 2, "retryAfterSeconds": 16, "maxPayloadBytes": 3},
         "fairness": {"lowestBandEvery": 9},
-        "retention": {"completedSeconds": 101, "deadSeconds": 201},
+        "retention": {"completedSeconds": 101, "deadSeconds": 201, "ledgerSeconds": 301},
     }
     found = capability_config(Capability.model_validate({"metadata": {"name": "c"}, "spec": spec}))
 

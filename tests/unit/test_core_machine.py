@@ -13,7 +13,9 @@ from leadsman.wire.workers import FenceOutcome
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core
 from leadsman_broker.core.results import Accepted
+from leadsman_broker.core.rows import AttemptOutcome
 from leadsman_broker.core.settings import Settings
+from leadsman_broker.core.usage import Usage
 
 QUEUES = (CAPABILITY, "llm")
 WORKERS = ("w1", "w2", "w3", "w4")
@@ -23,6 +25,7 @@ RULES = {
     "llm": {"lease_seconds": 4, "attempt_timeout_seconds": 15, "backoff_seconds": 0, "max_attempts": 50},
 }
 workers = st.sampled_from(WORKERS)
+usages = st.none() | st.builds(Usage, st.integers(0, 3), st.integers(0, 3))
 capabilities = st.sampled_from([(CAPABILITY,), ("llm",), QUEUES])
 
 
@@ -50,6 +53,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.completed: set[str] = set()
         self.newest: dict[str, str] = {}
         self.settled: dict[str, str] = {}
+        self.reported: dict[tuple[str, int], Usage] = {}
         self.seen_answers = 0
 
     def run(self, *commands: c.Command) -> list:
@@ -133,23 +137,41 @@ class CoreMachine(RuleBasedStateMachine):
     def collect_what_parked_calls_brought(self, name):
         return multiple(*self._held(name))
 
-    @rule(name=workers, keep=st.booleans(), draining=st.booleans(), checkpoint=st.none() | st.just(b"1"))
-    def heartbeat(self, name, keep, draining, checkpoint):
-        beats = tuple(c.Beat(token, checkpoint) for token in (self._held(name) if keep else []))
+    @rule(
+        name=workers, keep=st.booleans(), draining=st.booleans(), checkpoint=st.none() | st.just(b"1"), usage=usages
+    )
+    def heartbeat(self, name, keep, draining, checkpoint, usage):
+        tokens = self._held(name) if keep else []
+        beats = tuple(c.Beat(token, checkpoint, usage=self._reports(token, usage)) for token in tokens)
         who = self.rig.who(name)
         self.run(c.Heartbeat(who, QUEUES, SLOTS[name], draining=draining and name == "w3", leases=beats))
 
-    @rule(token=tokens, twice=st.booleans())
-    def ack(self, token, twice):
-        self._settle(token, c.Ack(NAMESPACE, token), twice)
+    @rule(name=workers, token=tokens, usage=usages)
+    def report_of_whoever_once_had_the_task(self, name, token, usage):
+        beat = c.Beat(token, usage=self._reports(token, usage))
+        self.run(c.Heartbeat(self.rig.who(name), QUEUES, SLOTS[name], leases=(beat,)))
 
-    @rule(token=tokens, twice=st.booleans(), retry=st.booleans(), after=st.sampled_from([None, 3.0]))
-    def nack(self, token, twice, retry, after):
-        self._settle(token, c.Nack(NAMESPACE, token, "E", retry=retry, retry_after_seconds=after), twice)
+    @rule(token=tokens, twice=st.booleans(), usage=usages)
+    def ack(self, token, twice, usage):
+        self._settle(token, c.Ack(NAMESPACE, token, usage=self._reports(token, usage)), twice)
+
+    @rule(token=tokens, twice=st.booleans(), retry=st.booleans(), after=st.sampled_from([None, 3.0]), usage=usages)
+    def nack(self, token, twice, retry, after, usage):
+        usage = self._reports(token, usage)
+        self._settle(
+            token, c.Nack(NAMESPACE, token, "E", retry=retry, retry_after_seconds=after, usage=usage), twice
+        )
 
     @rule(token=tokens, twice=st.booleans(), delay=st.sampled_from([0, 3]), checkpoint=st.none() | st.just(b"2"))
     def release(self, token, twice, delay, checkpoint):
         self._settle(token, c.Release(NAMESPACE, token, delay_seconds=delay, checkpoint=checkpoint), twice)
+
+    def _reports(self, token: str, usage: Usage | None) -> Usage | None:
+        if usage is not None:
+            task_id, epoch, _ = token.split(":")
+            key = (task_id, int(epoch))
+            self.reported[key] = self.reported.get(key, Usage()).raised_to(usage)
+        return usage
 
     def _settle(self, token: str, command, twice: bool) -> None:
         task_id = token.partition(":")[0]
@@ -251,6 +273,15 @@ class CoreMachine(RuleBasedStateMachine):
         assert self.owed == live | ended.keys()
         assert not live & ended.keys()
         assert {task for task, state in ended.items() if state is TaskState.COMPLETED} == self.completed
+
+    @invariant()
+    def every_attempt_is_booked_for_what_it_said_whoever_has_the_task(self):
+        rows = self.rig.tables.ledger.values()
+        booked = {(row.task_id, row.epoch): row.usage for row in rows if any(row.usage)}
+        assert booked == {key: usage for key, usage in self.reported.items() if any(usage)}
+        live = self.rig.core.state.tasks
+        running = {(row.seq, row.epoch) for row in rows if row.outcome is AttemptOutcome.RUNNING}
+        assert running == {(seq, row.epoch) for seq, row in live.items() if row.lease and any(row.lease.usage)}
 
     @invariant()
     def a_restart_would_change_nothing(self):

@@ -42,6 +42,21 @@ def echo_sync(ctx: SyncContext):
     return ctx.payload
 
 
+@app.task("echo", name="spend")
+async def spend(ctx: Context):
+    for tokens, cost in ctx.payload["calls"]:
+        ctx.report_usage(tokens=tokens, cost=cost)
+    note(ctx, "spent")
+    await pass_gate(ctx.payload["gate"])
+    if ctx.attempt == 1 and ctx.payload.get("fail"):
+        raise ValueError("the first attempt fails")
+
+
+@app.task("echo", name="spend-isolated", isolation="process")
+def spend_isolated(ctx: SyncContext):
+    ctx.report_usage(tokens=3, cost="0.25")
+
+
 @app.task("echo", name="facts")
 async def facts(ctx: Context):
     ctx.log.info("facts were asked for", extra_word="pineapple")

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Protocol
 
+from leadsman.amounts import micros_of, tokens_of
 from leadsman.encoding import MAX_RESULT_BYTES, encode
 from leadsman.outcomes import TaskCancelled
 
@@ -36,6 +38,9 @@ class Attempt(Protocol):
 
     def save(self, encoded: str) -> Future[None]:
         """Store a checkpoint, given as JSON; done once durable, fails with TaskCancelled when the lease is lost."""
+
+    def use(self, tokens: int, cost_micros: int) -> None:
+        """Add to what the attempt has used; sent with the next heartbeat or with the outcome."""
 
 
 class TaskContext:
@@ -116,6 +121,14 @@ class TaskContext:
         """Raise TaskCancelled when `cancelled`; for loops in sync handlers."""
         if self._attempt.cancelled:
             raise TaskCancelled
+
+    def report_usage(self, *, tokens: int = 0, cost: Decimal | float | str = 0) -> None:
+        """Add to what this attempt has used: tokens, and money (`"0.0125"`, a Decimal, a float).
+
+        Call it after every paid call; nothing is sent at once, it rides on the next heartbeat or on the outcome.
+        Safe from every thread. Raises InvalidValueError for a negative, fractional or endless amount.
+        """
+        self._attempt.use(tokens_of(tokens), micros_of(cost))
 
     @property
     def log(self) -> Any:

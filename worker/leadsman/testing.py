@@ -47,6 +47,9 @@ class TestOutcome:
     after_seconds: float | None = None
     """The delay that Retry or Release asked for."""
     checkpoints: list[Any] = field(default_factory=list)
+    tokens: int = 0
+    """What the handler reported in all; with the next."""
+    cost_micros: int = 0
     exception: BaseException | None = None
     """What the handler raised, for a closer look."""
 
@@ -57,6 +60,8 @@ class FakeLease:
     def __init__(self, *, cancel_at_checkpoint: int | None = None) -> None:
         self.checkpoints: list[Any] = []
         self.reason: StopReason | None = None
+        self.tokens = 0
+        self.cost_micros = 0
         self._cancel_at = cancel_at_checkpoint
         self._on_cancel: Callable[[], Any] | None = None
 
@@ -74,6 +79,11 @@ class FakeLease:
     def on_cancel(self, callback: Callable[[], Any]) -> None:
         """Call `callback` when the handler is told to stop."""
         self._on_cancel = callback
+
+    def use(self, tokens: int, cost_micros: int) -> None:
+        """Add to what was reported."""
+        self.tokens += tokens
+        self.cost_micros += cost_micros
 
     def save(self, encoded: str) -> Future[None]:
         """Keep a checkpoint."""
@@ -160,10 +170,14 @@ def _facts(payload: Any, facts: dict[str, Any]) -> TaskFacts:
 
 
 def _outcome(verdict: Verdict, lease: FakeLease, error: BaseException | None) -> TestOutcome:
-    kept = lease.checkpoints
+    kept: dict[str, Any] = {
+        "checkpoints": lease.checkpoints,
+        "tokens": lease.tokens,
+        "cost_micros": lease.cost_micros,
+    }
     match verdict:
         case Done(result):
-            return TestOutcome("done", result=result, checkpoints=kept)
+            return TestOutcome("done", result=result, **kept)
         case Failed(described, retry, after):
             return TestOutcome(
                 "failed",
@@ -171,10 +185,10 @@ def _outcome(verdict: Verdict, lease: FakeLease, error: BaseException | None) ->
                 error_message=described.message,
                 retry=retry,
                 after_seconds=after,
-                checkpoints=kept,
+                **kept,
                 exception=error,
             )
         case GivenBack(_, delay, _):
-            return TestOutcome("released", after_seconds=delay, checkpoints=kept, exception=error)
+            return TestOutcome("released", after_seconds=delay, **kept, exception=error)
         case _:
-            return TestOutcome("nothing", checkpoints=kept, exception=error)
+            return TestOutcome("nothing", **kept, exception=error)

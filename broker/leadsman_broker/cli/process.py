@@ -24,6 +24,7 @@ from leadsman_broker.core.commands import Configure
 from leadsman_broker.core.core import Core
 from leadsman_broker.engine import Clock, Engine, Feed, SecureRandom
 from leadsman_broker.http.api import Api
+from leadsman_broker.http.costs import CostCalls
 from leadsman_broker.http.fleet import FleetCalls
 from leadsman_broker.http.leases import LeaseCalls
 from leadsman_broker.http.openapi import openapi_route
@@ -105,6 +106,7 @@ class Process:
         routes = [
             *LeaseCalls(engine).routes(),
             *TaskCalls(engine).routes(),
+            *CostCalls(engine).routes(),
             *FleetCalls(engine).routes(),
         ]
         return Api(

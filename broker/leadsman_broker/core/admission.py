@@ -81,6 +81,8 @@ def _submit(state: "State", namespace: str, task: NewTask) -> SubmitOutcome:
         task.max_attempts or rules.max_attempts,
         now + task.delay_seconds if task.delay_seconds else now,
         now + task.ttl_seconds if task.ttl_seconds is not None else None,
+        task.run_id,
+        task.estimate,
     )
     admit(state, row)
     queue.totals.accepted += 1

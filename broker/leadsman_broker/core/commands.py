@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskClass
+from leadsman_broker.core.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class NewTask:
     ttl_seconds: float | None = None
     max_attempts: int | None = None
     traceparent: str | None = None
+    run_id: str = ""
+    estimate: Usage | None = None
+    """What an attempt may use; None: the capability's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +81,19 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """One lease to renew; `checkpoint` and `progress_seq` None carry none."""
+    """One lease to renew; what is None is not carried. `usage` is the attempt's total so far."""
 
     token: str
     checkpoint: bytes | None = None
     progress_seq: int | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """Renew a worker's leases; the list is complete, so it counts as a list of what is held.
 
-    Answer: `HeartbeatOutcome`. Writes nothing unless a checkpoint is carried.
+    Answer: `HeartbeatOutcome`. Writes nothing unless a checkpoint or usage is carried.
     """
 
     worker: Worker
@@ -105,6 +110,7 @@ class Ack:
     namespace: str
     token: str
     result: bytes | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,7 @@ class Nack:
     retry: bool = True
     retry_after_seconds: float | None = None
     checkpoint: bytes | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,7 @@ class Release:
     delay_seconds: float = 0.0
     reason: str = ""
     checkpoint: bytes | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)

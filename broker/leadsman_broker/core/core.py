@@ -111,13 +111,15 @@ class Core:
                         if key is not None:
                             needs.keys.add(key)
                 case c.Ack() | c.Nack() | c.Release():
-                    token = parse_token(command.token)
-                    if token is not None and not self._is_live(token.task_id):
-                        needs.ended.add(token.task_id)
+                    self._need_attempt(needs, command.token)
                 case c.Once():
                     token = parse_token(command.token)
                     if token is not None:
                         needs.once.add(token.task_id)
+                case c.Heartbeat():
+                    for beat in command.leases:
+                        if beat.usage is not None:
+                            self._need_attempt(needs, beat.token)
                 case c.Cancel():
                     if not self._is_live(command.task_id):
                         needs.ended.add(command.task_id)
@@ -234,6 +236,19 @@ class Core:
     def _is_live(self, task_id: str) -> bool:
         row = self.state.tasks.get(seq_of(task_id) or 0)
         return row is not None and row.id == task_id
+
+    def _need_attempt(self, needs: Needs, text: str) -> None:
+        """Ask for what the store knows of an attempt that is over, and of its task if that is over too."""
+        token = parse_token(text)
+        if token is None:
+            return
+        seq = seq_of(token.task_id) or 0
+        row = self.state.tasks.get(seq)
+        if row is None or row.id != token.task_id:
+            needs.ended.add(token.task_id)
+        elif row.lease is not None and row.epoch == token.epoch:
+            return
+        needs.attempts.add((seq, token.epoch))
 
     def _find_shortest_lease(self) -> float:
         return min((queue.rules.lease_seconds for queue in self.state.queues.values()), default=float("inf"))

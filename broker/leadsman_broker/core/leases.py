@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import ledger
 from leadsman_broker.core.attempts import EndReason, count_reclaim, retry_delay
 from leadsman_broker.core.holding import hold
 from leadsman_broker.core.ids import make_token, new_secret
@@ -86,6 +87,7 @@ def reclaim(state: "State", row: TaskRow) -> None:
     overdue = timed_out or lease.refused  # the task's own fault: its worker may be well
     accompanied = not overdue and (worker.lost or len(worker.leases) > 1)
     worker.lost = worker.lost or not overdue
+    ledger.close(state, row, ledger.LOST)
     row.queue.totals.reclaimed += 1
     state.out.totals.add(row.queue)
 
@@ -141,6 +143,7 @@ def give_back_missing(state: "State", worker: WorkerRow, held: set[int], attempt
         elif not lease.missing:
             lease.missing = True
         else:
+            ledger.close(state, row, ledger.RELEASED)
             state.out.record(row, state.now, "undelivered", worker.id, None)
             if row.cancel:
                 finish(state, row, TaskState.CANCELLED, reason=EndReason.CANCELLED)

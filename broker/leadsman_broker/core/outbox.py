@@ -4,11 +4,13 @@ from leadsman_broker.core.commands import NewTask
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import (
     AcceptedRow,
+    AttemptKey,
     Changes,
     CordonRow,
     Ending,
     FenceRow,
     HistoryRow,
+    LedgerRow,
     NamespaceRow,
     OnceRow,
     PurgedRow,
@@ -27,6 +29,8 @@ class Outbox:
         "fences",
         "forgotten",
         "history",
+        "ledger",
+        "ledger_purged",
         "namespaces",
         "new",
         "once",
@@ -52,6 +56,8 @@ class Outbox:
         self.totals: set[Queue] = set()
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
         self.forgotten: list[QueueKey] = []
+        self.ledger: dict[AttemptKey, LedgerRow] = {}
+        self.ledger_purged: list[AttemptKey] = []
 
     def accept(self, row: TaskRow, task: NewTask) -> None:
         """Write a new task."""
@@ -102,4 +108,6 @@ class Outbox:
             totals={queue.key: queue.totals.row() for queue in self.totals},
             service_times=self.service_times,
             forgotten=self.forgotten,
+            ledger=self.ledger,
+            ledger_purged=self.ledger_purged,
         )

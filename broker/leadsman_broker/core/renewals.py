@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from leadsman.wire.leases import LeaseStatus
+from leadsman_broker.core import ledger
 from leadsman_broker.core.commands import Beat, Heartbeat
 from leadsman_broker.core.ids import parse_token
 from leadsman_broker.core.leases import attempt_end, give_back_missing, reclaim, renew
@@ -33,6 +34,8 @@ def heartbeat(state: "State", command: Heartbeat) -> HeartbeatOutcome:
 def _beat(state: "State", worker: WorkerRow, beat: Beat, held: set[int]) -> BeatOutcome:
     token = parse_token(beat.token)
     row = leased_task(state, worker.key[0], token) if token is not None else None
+    if token is not None and beat.usage is not None:
+        ledger.report(state, worker.key[0], token, row, beat.usage)
     if row is None or row.lease is None or row.lease.worker is not worker:
         return BeatOutcome(beat.token, LeaseStatus.LEASE_LOST)
     if state.now >= attempt_end(row, row.lease):

@@ -7,7 +7,7 @@ from leadsman_broker.core.holding import hold
 from leadsman_broker.core.leases import extend
 from leadsman_broker.core.placement import watch_delayed, watch_expiry
 from leadsman_broker.core.queues import Queue
-from leadsman_broker.core.rows import LiveRow, QueueKey, Standing, Stored
+from leadsman_broker.core.rows import AttemptOutcome, LiveRow, QueueKey, Standing, Stored
 from leadsman_broker.core.service_times import ServiceTimes
 from leadsman_broker.core.tasks import LEASED, Lease, TaskRow, task_from
 from leadsman_broker.core.timers import watch_suspects, watch_workers
@@ -37,6 +37,7 @@ def restore(state: "State", stored: Stored) -> None:
         _queue(state, key).dead = dead
     for row in stored.tasks:
         _place(state, row)
+    _restore_usage(state, stored)
 
     for queue in [*state.queues.values()]:
         key = queue.key
@@ -51,6 +52,16 @@ def restore(state: "State", stored: Stored) -> None:
         watch_suspects(state, queue)
         state.queue_changed(queue)
     watch_workers(state)
+
+
+def _restore_usage(state: "State", stored: Stored) -> None:
+    """Give leases back what their attempts said they used; one whose lease did not come back is lost."""
+    for attempt in stored.running:
+        row = state.tasks.get(attempt.seq)
+        if row is not None and row.lease is not None and row.epoch == attempt.epoch:
+            row.lease.usage = attempt.usage
+        else:
+            state.out.ledger[attempt.seq, attempt.epoch] = attempt._replace(outcome=AttemptOutcome.LOST)
 
 
 def _queue(

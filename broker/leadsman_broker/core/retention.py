@@ -1,4 +1,4 @@
-"""Terminal tasks go when their time is over."""
+"""Terminal tasks and ledger rows go when their time is over."""
 
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,11 @@ def sweep(state: "State", command: Sweep) -> Swept:
         state.queue_changed(queue)
         if not queue.configured and not queue.holds_tasks:
             forget_queue(state, queue)
-    more = len(state.loaded.purge) >= command.limit
+    for key in state.loaded.ledger_purge:
+        if key not in state.out.ledger:
+            state.out.ledger_purged.append(key)
+            state.loaded.ledger.pop(key, None)
+    more = max(len(state.loaded.purge), len(state.loaded.ledger_purge)) >= command.limit
     state.loaded.purge = []
+    state.loaded.ledger_purge = []
     return Swept(removed, more)

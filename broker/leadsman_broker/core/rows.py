@@ -6,10 +6,12 @@ effect of a step is in one `Changes`, which a store commits in one transaction.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskClass, TaskState
+from leadsman_broker.core.usage import Usage
 
 KeyId = tuple[str, str, str, str]
 """An idempotency key in full: namespace, capability, tenant, key."""
@@ -77,6 +79,9 @@ class LiveRow(NamedTuple):
     """It has an idempotency key."""
     accepted_at: float
     max_attempts: int
+    run_id: str
+    """"": it belongs to no run."""
+    estimate: Usage | None
     standing: Standing
 
 
@@ -187,6 +192,43 @@ class TotalsRow(NamedTuple):
     expired: int = 0
     cancelled: int = 0
     no_progress: int = 0
+    tokens: int = 0
+    """Used by attempts, as far as they said; with the next."""
+    cost_micros: int = 0
+    lost_tokens: int = 0
+    """Of these, by attempts that had lost their lease by then; with the next."""
+    lost_cost_micros: int = 0
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt ended, in the ledger."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RELEASED = "released"
+    LOST = "lost"
+    """Its lease was lost: what it did was done twice, or for nothing."""
+
+
+AttemptKey = tuple[int, int]
+"""A delivery: seq of the task, epoch."""
+
+
+class LedgerRow(NamedTuple):
+    """What one attempt used. Only attempts that said so have a row, and those that lost their lease."""
+
+    seq: int
+    epoch: int
+    task_id: str
+    namespace: str
+    capability: str
+    tenant: str
+    run_id: str
+    leased_at: float
+    outcome: AttemptOutcome
+    usage: Usage
+    purge_at: float
 
 
 class PurgedRow(NamedTuple):
@@ -210,10 +252,12 @@ class Needs:
     """Ids of tasks whose `once` values are wanted, live or not: one may be redriven in the same step."""
     purge_before: float = 0.0
     purge_limit: int = 0
-    """How many rows with `purge_at` up to `purge_before` to load, the earliest first."""
+    """How many rows with `purge_at` up to `purge_before` to load, the earliest first; so of the ledger."""
+    attempts: set[AttemptKey] = field(default_factory=set)
+    """Attempts that are over and of which the ledger may know."""
 
     def __bool__(self) -> bool:
-        return bool(self.keys or self.ended or self.once or self.purge_limit)
+        return bool(self.keys or self.ended or self.once or self.purge_limit or self.attempts)
 
 
 @dataclass(slots=True)
@@ -228,6 +272,8 @@ class Loaded:
     once: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """Task id -> key -> value; absent when the task has none."""
     purge: list[PurgedRow] = field(default_factory=list)
+    ledger: dict[AttemptKey, LedgerRow] = field(default_factory=dict)
+    ledger_purge: list[AttemptKey] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -259,6 +305,9 @@ class Changes:
     """Newest last. Written at most every few seconds per queue: losing the newest few in a crash is harmless."""
     forgotten: list[QueueKey] = field(default_factory=list)
     """Queues that are gone for good: their totals and service times go."""
+    ledger: dict[AttemptKey, LedgerRow] = field(default_factory=dict)
+    """Attempts of which more is known now; each row replaces the one before."""
+    ledger_purged: list[AttemptKey] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(
@@ -276,6 +325,8 @@ class Changes:
             or self.totals
             or self.service_times
             or self.forgotten
+            or self.ledger
+            or self.ledger_purged
         )
 
 
@@ -293,3 +344,5 @@ class Stored:
     cordons: list[CordonRow] = field(default_factory=list)
     totals: dict[QueueKey, TotalsRow] = field(default_factory=dict)
     service_times: dict[QueueKey, tuple[float, ...]] = field(default_factory=dict)
+    running: list[LedgerRow] = field(default_factory=list)
+    """Ledger rows of attempts that had not ended."""

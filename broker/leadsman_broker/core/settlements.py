@@ -8,6 +8,7 @@ without having had its effect.
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import ledger
 from leadsman_broker.core.attempts import EndReason, count_failure, count_release, retry_delay
 from leadsman_broker.core.commands import Ack, Nack, Release
 from leadsman_broker.core.ids import Token, parse_token, seq_of
@@ -29,7 +30,7 @@ UNKNOWN = Settled(ok=False, code="unknown_task")
 
 def ack(state: "State", command: Ack) -> Settled:
     """Complete a task: while leased, or late, after a reclaim and before anyone else has it."""
-    found = _find(state, command.namespace, command.token, ACK)
+    found = _find(state, command, ACK)
     if isinstance(found, Settled):
         return found
     limit = state.settings.max_result_bytes
@@ -40,6 +41,9 @@ def ack(state: "State", command: Ack) -> Settled:
     if row.lease is not None:
         row.queue.service_times.add(state.now - row.lease.started_at)
         state.alarms.sooner(("service", row.queue.key), state.now + state.settings.service_times_flush_seconds)
+        ledger.close(state, row, ledger.COMPLETED)
+    else:
+        ledger.won_late(state, row)
     row.settled = Settlement(row.epoch, ACK, TaskState.COMPLETED)
     finish(state, row, TaskState.COMPLETED, result=command.result, late=late)
     return Settled(ok=True, state=TaskState.COMPLETED, late=late)
@@ -47,13 +51,14 @@ def ack(state: "State", command: Ack) -> Settled:
 
 def nack(state: "State", command: Nack) -> Settled:
     """Count a failure; the task waits for its next attempt, or is dead."""
-    found = _find(state, command.namespace, command.token, NACK)
+    found = _find(state, command, NACK)
     if isinstance(found, Settled):
         return found
     row = found
     refusal = _checkpoint(state, row, command.checkpoint)
     if refusal is not None:
         return refusal
+    ledger.close(state, row, ledger.FAILED)
     row.queue.totals.failed += 1
     state.out.totals.add(row.queue)
     dead = count_failure(row, retry=command.retry)
@@ -69,13 +74,14 @@ def nack(state: "State", command: Nack) -> Settled:
 
 def release(state: "State", command: Release) -> Settled:
     """Give a task back unharmed. Free, but from the second time on it waits a little, and not for ever."""
-    found = _find(state, command.namespace, command.token, RELEASE)
+    found = _find(state, command, RELEASE)
     if isinstance(found, Settled):
         return found
     row = found
     refusal = _checkpoint(state, row, command.checkpoint)
     if refusal is not None:
         return refusal
+    ledger.close(state, row, ledger.RELEASED)
     dead = count_release(row, state.settings)
     state.out.record(row, state.now, "released", _holder(row), command.reason or None)
     if row.cancel:
@@ -111,11 +117,19 @@ def newest_of(state: "State", namespace: str, token: Token) -> TaskRow | None:
     return row if (row.epoch, row.secret) == (token.epoch, token.secret) and not settled else None
 
 
-def _find(state: "State", namespace: str, text: str, op: str) -> TaskRow | Settled:
-    """Return the task that a token may settle, or the answer if it may not."""
-    token = parse_token(text)
+def _find(state: "State", command: Ack | Nack | Release, op: str) -> TaskRow | Settled:
+    """Return the task that a token may settle, or the answer if it may not; book the usage in either case."""
+    namespace = command.namespace
+    token = parse_token(command.token)
     if token is None:
         return UNKNOWN
+    found = _settleable(state, namespace, token, op)
+    if command.usage is not None:
+        ledger.report(state, namespace, token, found if isinstance(found, TaskRow) else None, command.usage)
+    return found
+
+
+def _settleable(state: "State", namespace: str, token: Token, op: str) -> TaskRow | Settled:
     row = state.tasks.get(seq_of(token.task_id) or 0)
     if row is None or row.id != token.task_id:
         ended = state.loaded.ended.get(token.task_id)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core.rows import LiveRow, Standing
+from leadsman_broker.core.usage import NOTHING, Usage
 
 if TYPE_CHECKING:
     from leadsman_broker.core.queues import Queue
@@ -40,6 +41,7 @@ class Lease:
         "slack",
         "stalled",
         "started_at",
+        "usage",
         "wakes_at",
         "worker",
     )
@@ -67,6 +69,8 @@ class Lease:
         """A renewal was refused for want of progress."""
         self.stalled = False
         """The broker stalled and the worker has not renewed it since: its loss is nobody's fault."""
+        self.usage = NOTHING
+        """What the attempt said it has used."""
 
 
 class TaskRow:
@@ -78,6 +82,7 @@ class TaskRow:
         "cancel",
         "due_at",
         "epoch",
+        "estimate",
         "expires_at",
         "failures",
         "history",
@@ -90,6 +95,7 @@ class TaskRow:
         "queue",
         "reclaims",
         "releases",
+        "run_id",
         "secret",
         "seq",
         "settled",
@@ -113,6 +119,8 @@ class TaskRow:
         max_attempts: int,
         due_at: float,
         expires_at: float | None,
+        run_id: str = "",
+        estimate: Usage | None = None,
     ) -> None:
         self.seq = seq
         self.id = task_id
@@ -126,6 +134,8 @@ class TaskRow:
         self.due_at = due_at
         """While ready: since when it could be leased."""
         self.expires_at = expires_at
+        self.run_id = run_id
+        self.estimate = estimate
         self.backing_off = False
         self.epoch = 0
         self.secret = ""
@@ -192,6 +202,8 @@ def live_row_of(row: TaskRow) -> LiveRow:
         row.keyed,
         row.accepted_at,
         row.max_attempts,
+        row.run_id,
+        row.estimate,
         standing_of(row),
     )
 
@@ -211,6 +223,8 @@ def task_from(stored: LiveRow, queue: "Queue") -> TaskRow:
         stored.max_attempts,
         standing.due_at,
         standing.expires_at,
+        stored.run_id,
+        stored.estimate,
     )
     if standing.epoch or standing.history:  # most rows of a long queue were never touched
         row.backing_off = standing.backing_off

@@ -18,6 +18,10 @@ class Totals:
     expired: int
     cancelled: int
     no_progress: int
+    tokens: int
+    cost_micros: int
+    lost_tokens: int
+    lost_cost_micros: int
 
     def __init__(self, row: TotalsRow | None = None) -> None:
         row = row if row is not None else TotalsRow()

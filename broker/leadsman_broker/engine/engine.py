@@ -30,6 +30,7 @@ from leadsman_broker.engine.reads import Reads
 from leadsman_broker.engine.watch import Watches
 from leadsman_broker.engine.writer import Worker
 from leadsman_broker.metrics import EngineMetrics
+from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.interface import Delivery, Store, TaskPage, TaskQuery, TaskRecord
 
 _STEP_TASKS = 4000
@@ -171,6 +172,10 @@ class Engine:
     def tasks(self, query: TaskQuery) -> asyncio.Future[TaskPage]:
         """Read a page of tasks in order of acceptance."""
         return self._lister.call(self._store.tasks, query, self.clock.now())
+
+    def cost(self, query: CostQuery) -> asyncio.Future[list[CostLine]]:
+        """Add up the ledger."""
+        return self._lister.call(self._store.cost, query)
 
     # What the operator of the broker sees
 

@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from leadsman.wire.leases import (
     AckRequest,
     CarriesCheckpoint,
+    CarriesUsage,
     HeartbeatReply,
     HeartbeatRequest,
     LeaseReply,
@@ -24,6 +25,7 @@ from leadsman.wire.problems import ProblemCode
 from leadsman_broker.auth import Role
 from leadsman_broker.core.commands import Ack, Beat, Heartbeat, Lease, Nack, Once, Release, Worker
 from leadsman_broker.core.results import HeartbeatOutcome, Onced, Settled
+from leadsman_broker.core.usage import Usage
 from leadsman_broker.engine import Engine, LeaseCall
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, json_response
@@ -119,7 +121,9 @@ class LeaseCalls:
             capabilities=tuple(request.capabilities),
             slots=request.slots,
             draining=request.draining,
-            leases=tuple(Beat(item.token, _checkpoint(item), item.progress_seq) for item in request.leases),
+            leases=tuple(
+                Beat(item.token, _checkpoint(item), item.progress_seq, _usage(item)) for item in request.leases
+            ),
         )
         (outcome,) = await self._engine.submit([command])
         now = self._engine.clock.now()
@@ -138,7 +142,7 @@ class LeaseCalls:
         namespace = exchange.namespace
         return await self._settle(
             [
-                Ack(namespace, item.token, None if item.result is None else to_json(item.result))
+                Ack(namespace, item.token, None if item.result is None else to_json(item.result), _usage(item))
                 for item in request.acks
             ]
         )
@@ -156,6 +160,7 @@ class LeaseCalls:
                     retry=item.retry,
                     retry_after_seconds=item.retry_after_s,
                     checkpoint=_checkpoint(item),
+                    usage=_usage(item),
                 )
                 for item in request.nacks
             ]
@@ -172,6 +177,7 @@ class LeaseCalls:
                     delay_seconds=item.delay_seconds,
                     reason=item.reason,
                     checkpoint=_checkpoint(item),
+                    usage=_usage(item),
                 )
                 for item in request.releases
             ]
@@ -184,6 +190,11 @@ class LeaseCalls:
 
 def _checkpoint(item: CarriesCheckpoint) -> bytes | None:
     return to_json(item.checkpoint) if item.has_checkpoint else None
+
+
+def _usage(item: CarriesUsage) -> Usage | None:
+    usage = item.usage
+    return None if usage is None else Usage(usage.tokens, usage.cost_micros)
 
 
 def _worker(exchange: Exchange, worker: WorkerIdentity) -> Worker:

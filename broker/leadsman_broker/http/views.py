@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from pydantic_core import from_json, to_json
 
+from leadsman.wire.costs import UsageView
 from leadsman.wire.dead_letters import RedriveResult
 from leadsman.wire.leases import HeartbeatReply, HeartbeatResult
 from leadsman.wire.tasks import (
@@ -201,6 +202,7 @@ def task_view(record: TaskRecord, now: float) -> TaskView:
             releases=standing.releases,
         ),
         max_attempts=live.max_attempts,
+        usage=None if record.usage is None else UsageView(**record.usage._asdict()),
         result=None if record.result is None else from_json(record.result),
         error=error,
         reason=record.reason,

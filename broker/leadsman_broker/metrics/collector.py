@@ -68,10 +68,23 @@ class BrokerCollector(Collector):
         events = CounterMetricFamily(
             "leadsman_tasks", "What happened to tasks since the queue was first seen", labels=(*_QUEUE, "event")
         )
+        tokens = CounterMetricFamily("leadsman_usage_tokens", "Tokens that attempts reported", labels=_QUEUE)
+        cost = CounterMetricFamily("leadsman_usage_cost", "Money that attempts reported", labels=_QUEUE)
+        lost = "of attempts that had lost their lease"
+        lost_tokens = CounterMetricFamily("leadsman_lost_usage_tokens", f"Tokens {lost}", labels=_QUEUE)
+        lost_cost = CounterMetricFamily("leadsman_lost_usage_cost", f"Money {lost}", labels=_QUEUE)
         for key in self._engine.core.queue_keys():
-            for event, count in self._engine.core.totals(key)._asdict().items():
+            totals = self._engine.core.totals(key)._asdict()
+            for family, field, unit in (
+                (tokens, "tokens", 1),
+                (cost, "cost_micros", 1_000_000),
+                (lost_tokens, "lost_tokens", 1),
+                (lost_cost, "lost_cost_micros", 1_000_000),
+            ):
+                family.add_metric(key, totals.pop(field) / unit)
+            for event, count in totals.items():
                 events.add_metric((*key, event), count)
-        yield events
+        yield from (events, tokens, cost, lost_tokens, lost_cost)
 
     def _workers(self) -> Iterator[Metric]:
         workers: Tally[tuple[str, str]] = Tally()

@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 
 from leadsman.wire.tasks import TaskState
 from leadsman_broker.core.rows import Changes, EndedRow, HistoryRow, LiveRow, Loaded, Needs, Stored
+from leadsman_broker.core.usage import Usage
+from leadsman_broker.store.cost import CostLine, CostQuery
 
 
 class Delivery(NamedTuple):
@@ -41,6 +43,8 @@ class TaskRecord(NamedTuple):
     result: bytes | None
     history: tuple[HistoryRow, ...]
     """Newest last."""
+    usage: Usage | None = None
+    """Of all its attempts; None when none has said anything, and in lists."""
 
     def state_at(self, now: float) -> TaskState:
         """Return where the task stands at `now`, the broker's clock."""
@@ -118,6 +122,10 @@ class Store(Protocol):
 
     def tasks(self, query: TaskQuery, now: float) -> TaskPage:
         """Return a page of tasks. May run beside a commit and beside another read."""
+        ...
+
+    def cost(self, query: CostQuery) -> list[CostLine]:
+        """Return sums of the ledger, the dearest item first. May run beside a commit and beside another read."""
         ...
 
     def payload(self, namespace: str, task_id: str) -> bytes | None:

@@ -5,11 +5,14 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
+from leadsman.wire.costs import CostBy
 from leadsman.wire.tasks import TaskState
 from leadsman_broker.core.ids import seq_of
 from leadsman_broker.core.rows import (
     HISTORY_LIMIT,
     AcceptedRow,
+    AttemptKey,
+    AttemptOutcome,
     Changes,
     CordonRow,
     Ending,
@@ -17,6 +20,7 @@ from leadsman_broker.core.rows import (
     HistoryRow,
     KeyId,
     KeyRow,
+    LedgerRow,
     LiveRow,
     Loaded,
     NamespaceRow,
@@ -26,6 +30,8 @@ from leadsman_broker.core.rows import (
     Stored,
     TotalsRow,
 )
+from leadsman_broker.core.usage import NOTHING, Usage
+from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.errors import StoreFencedError
 from leadsman_broker.store.interface import Delivery, Space, TaskPage, TaskQuery, TaskRecord, once_object
 
@@ -63,6 +69,7 @@ class MemoryTables:
         self.cordons: dict[str, CordonRow] = {}
         self.totals: dict[QueueKey, TotalsRow] = {}
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
+        self.ledger: dict[AttemptKey, LedgerRow] = {}
 
 
 class MemoryStore:
@@ -91,6 +98,7 @@ class MemoryStore:
             cordons=[*tables.cordons.values()],
             totals=dict(tables.totals),
             service_times=dict(tables.service_times),
+            running=[row for row in tables.ledger.values() if row.outcome is AttemptOutcome.RUNNING],
         )
 
     def read(self, needs: Needs) -> Loaded:
@@ -118,6 +126,9 @@ class MemoryStore:
             for _, seq in tables.purges[: min(due, needs.purge_limit)]:
                 live, state = tables.ended[seq].ended[:2]
                 loaded.purge.append(PurgedRow(seq, live.id, live.namespace, live.capability, state))
+            old = [(row.purge_at, key) for key, row in tables.ledger.items() if row.purge_at <= needs.purge_before]
+            loaded.ledger_purge = [key for _, key in sorted(old)[: needs.purge_limit]]
+        loaded.ledger = {key: tables.ledger[key] for key in needs.attempts if key in tables.ledger}
         return loaded
 
     def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
@@ -144,11 +155,12 @@ class MemoryStore:
         seq = seq_of(task_id) or 0
         live = self._tables.live.get(seq)
         if live is not None:
-            return self._record(live, None) if (live.id, live.namespace) == (task_id, namespace) else None
+            known = (live.id, live.namespace) == (task_id, namespace)
+            return self._with_usage(self._record(live, None)) if known else None
         ending = self._ending(task_id)
         if ending is None or ending.ended.live.namespace != namespace or ending.ended.visible_until <= now:
             return None
-        return self._record(ending.ended.live, ending)
+        return self._with_usage(self._record(ending.ended.live, ending))
 
     def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
         """Return a page of dead tasks."""
@@ -175,6 +187,22 @@ class MemoryStore:
                 return TaskPage(found, found[-1].live.seq)
             found.append(record)
         return TaskPage(found, None)
+
+    def cost(self, query: CostQuery) -> list[CostLine]:
+        """Return sums of the ledger."""
+        items: dict[str, list[LedgerRow]] = {}
+        for row in list(self._tables.ledger.values()):
+            if (
+                row.namespace == query.namespace
+                and query.since <= row.leased_at < query.until
+                and query.capability in {None, row.capability}
+                and query.tenant in {None, row.tenant}
+                and query.run_id in {None, row.run_id}
+            ):
+                items.setdefault(_item_of(row, query.by), []).append(row)
+        lines = [_cost_line(item, rows) for item, rows in items.items()]
+        lines.sort(key=lambda line: (-line.usage.cost_micros, -line.usage.tokens, line.item))
+        return lines[: query.limit]
 
     def payload(self, namespace: str, task_id: str) -> bytes | None:
         """Return the payload of a live or dead task."""
@@ -224,6 +252,9 @@ class MemoryStore:
         for key in changes.forgotten:
             tables.totals.pop(key, None)
             tables.service_times.pop(key, None)
+        tables.ledger.update(changes.ledger)
+        for attempt in changes.ledger_purged:
+            tables.ledger.pop(attempt, None)
 
     def space(self) -> Space:
         """Say that memory is not bounded here."""
@@ -250,6 +281,10 @@ class MemoryStore:
             ending.result if ending is not None else None,
             tuple(self._tables.history.get(live.seq, ())),
         )
+
+    def _with_usage(self, record: TaskRecord) -> TaskRecord:
+        used = [row.usage for row in list(self._tables.ledger.values()) if row.seq == record.live.seq]
+        return record._replace(usage=_total(used)) if used else record
 
     def _accept(self, accepted: AcceptedRow) -> None:
         tables = self._tables
@@ -303,3 +338,29 @@ class MemoryStore:
 
 def _queue_of(ending: Ending) -> QueueKey:
     return ending.ended.live.namespace, ending.ended.live.capability
+
+
+def _item_of(row: LedgerRow, by: CostBy | None) -> str:
+    match by:
+        case CostBy.CAPABILITY:
+            return row.capability
+        case CostBy.TENANT:
+            return row.tenant
+        case CostBy.RUN:
+            return row.run_id
+        case CostBy.TASK:
+            return row.task_id
+    return ""
+
+
+def _cost_line(item: str, rows: list[LedgerRow]) -> CostLine:
+    counts = [sum(row.outcome is outcome for row in rows) for outcome in AttemptOutcome]
+    lost = [row.usage for row in rows if row.outcome is AttemptOutcome.LOST]
+    return CostLine._make((item, len(rows), *counts, _total([row.usage for row in rows]), _total(lost)))
+
+
+def _total(used: list[Usage]) -> Usage:
+    total = NOTHING
+    for usage in used:
+        total = total.plus(usage)
+    return total

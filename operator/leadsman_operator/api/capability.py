@@ -96,6 +96,8 @@ class RetentionRules(ApiModel):
     """How long a completed, expired or cancelled task and its result stay readable."""
     dead_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS, json_schema_extra=INT32)] = 1_209_600
     """How long a task stays in the dead-letter queue, from where it can be driven again."""
+    ledger_seconds: Annotated[int, Field(ge=0, le=YEAR_SECONDS, json_schema_extra=INT32)] = 7_776_000
+    """How long what an attempt used can be read, from its lease on."""
 
 
 class CapabilitySpec(ApiModel):

@@ -64,6 +64,7 @@ def capability_config(capability: Capability, startup_seconds: float = DEFAULT_S
         lowest_band_every=spec.fairness.lowest_band_every,
         completed_retention_seconds=spec.retention.completed_seconds,
         dead_retention_seconds=spec.retention.dead_seconds,
+        ledger_retention_seconds=spec.retention.ledger_seconds,
         startup_seconds=min(startup_seconds, MAX_STARTUP_SECONDS),
     )
 

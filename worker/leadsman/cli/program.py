@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from leadsman import __version__
+from leadsman.cli.cost import cost
 from leadsman.cli.dlq import dlq
 from leadsman.cli.exits import Exit, exit_code
 from leadsman.cli.output import print_error
@@ -28,6 +29,7 @@ program = typer.Typer(
 program.command()(submit)
 program.command()(worker)
 program.command()(queues)
+program.command()(cost)
 program.add_typer(dlq, name="dlq")
 program.add_typer(tasks, name="tasks")
 

@@ -16,6 +16,7 @@ from leadsman.connection.http import HttpConnection, HttpReply
 from leadsman.connection.replies import is_temporary, parse
 from leadsman.errors import LeadsmanError, Submission, TaskFailedError, WaitTimeoutError
 from leadsman.wire.base import MAX_BATCH
+from leadsman.wire.costs import CostBy, CostReport
 from leadsman.wire.dead_letters import RedriveReply, RedriveRequest, RedriveResult
 from leadsman.wire.problems import ProblemCode
 from leadsman.wire.stats import StatsSnapshot
@@ -205,6 +206,22 @@ class Client:
             asked = max(answers[one].retry_after_s or _DEFAULT_ROOM_SECONDS for one in pending)
             await asyncio.sleep(min(later(asked), remaining))
         return [answers[one] for one in ids]
+
+    async def cost(
+        self,
+        by: CostBy = CostBy.CAPABILITY,
+        *,
+        since_seconds: float = 86_400.0,
+        capability: str | None = None,
+        tenant: str | None = None,
+        run: str | None = None,
+        limit: int = 100,
+    ) -> CostReport:
+        """Return what the attempts leased in the last `since_seconds` used, superseded ones included."""
+        wanted = {"capability": capability, "tenant": tenant, "run": run}
+        query = {name: value for name, value in wanted.items() if value is not None}
+        query |= {"by": by.value, "since_seconds": str(since_seconds), "limit": str(limit)}
+        return await self._read(CostReport, "cost", query=query)
 
     async def stats(self) -> StatsSnapshot:
         """Return the namespace's queues and workers in one sample."""

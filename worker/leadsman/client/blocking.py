@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from leadsman.client.asynchronous import Client
 from leadsman.connection.address import Address, resolve
+from leadsman.wire.costs import CostBy, CostReport
 from leadsman.wire.dead_letters import RedriveResult
 from leadsman.wire.stats import StatsSnapshot
 from leadsman.wire.tasks import SubmitResult, TaskClass, TaskSubmit, TaskView
@@ -173,6 +174,24 @@ class SyncClient:
         """Put dead tasks back in their queue, attempts reset; answers come in the order given."""
         engine = self._ready()
         return engine.run(engine.client.redrive(capability, ids, wait_for_room_seconds=wait_for_room_seconds))
+
+    def cost(
+        self,
+        by: CostBy = CostBy.CAPABILITY,
+        *,
+        since_seconds: float = 86_400.0,
+        capability: str | None = None,
+        tenant: str | None = None,
+        run: str | None = None,
+        limit: int = 100,
+    ) -> CostReport:
+        """See Client.cost."""
+        engine = self._ready()
+        return engine.run(
+            engine.client.cost(
+                by, since_seconds=since_seconds, capability=capability, tenant=tenant, run=run, limit=limit
+            )
+        )
 
     def stats(self) -> StatsSnapshot:
         """Return the namespace's queues and workers in one sample."""

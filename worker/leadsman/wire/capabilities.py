@@ -28,6 +28,8 @@ class CapabilityConfig(Request):
     max_payload_bytes: Annotated[int, Field(ge=1, le=10_485_760)] = 262_144
     completed_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
     dead_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 1_209_600.0
+    ledger_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 7_776_000.0
+    """How long what an attempt used can be read, from its lease on."""
     lowest_band_every: Annotated[int, Field(ge=0, le=1_000_000)] = 16
     """Every how many picks the oldest task of the lowest leasable priority goes first; 0: strict priority."""
     startup_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30.0

@@ -18,6 +18,7 @@ from leadsman.wire.base import (
     Token,
     WorkerPart,
 )
+from leadsman.wire.costs import Usage
 from leadsman.wire.tasks import TaskClass, TaskError, TaskState
 
 
@@ -135,8 +136,14 @@ class CarriesCheckpoint(Request):
         return "checkpoint" in self.model_fields_set
 
 
-class HeartbeatItem(CarriesCheckpoint):
-    """One lease to renew. A checkpoint is durable before the reply."""
+class CarriesUsage(Request):
+    """A message that may say what the attempt has used in all so far. It is booked whatever the answer is."""
+
+    usage: Usage | None = None
+
+
+class HeartbeatItem(CarriesCheckpoint, CarriesUsage):
+    """One lease to renew. A checkpoint and usage are durable before the reply."""
 
     token: Token
     progress_seq: Annotated[int, Field(ge=0, le=9_007_199_254_740_991)] | None = None
@@ -190,14 +197,14 @@ class OnceReply(Reply):
     detail: str | None = None
 
 
-class AckItem(Request):
+class AckItem(CarriesUsage):
     """The task is done."""
 
     token: Token
     result: JsonValue = None
 
 
-class NackItem(CarriesCheckpoint):
+class NackItem(CarriesCheckpoint, CarriesUsage):
     """The attempt failed."""
 
     token: Token
@@ -208,7 +215,7 @@ class NackItem(CarriesCheckpoint):
     """Not before this; the backoff still applies when it is longer."""
 
 
-class ReleaseItem(CarriesCheckpoint):
+class ReleaseItem(CarriesCheckpoint, CarriesUsage):
     """The worker gives the task back without a failure: it drains, or a provider said "later"."""
 
     token: Token

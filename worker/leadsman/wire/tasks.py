@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from leadsman.wire.base import MAX_BATCH, HandlerName, Name, Reply, Request, Seconds, TaskId, Tenant
+from leadsman.wire.costs import UsageView
 
 
 class TaskState(StrEnum):
@@ -118,6 +119,8 @@ class TaskView(Reply):
     epoch: int
     attempts: AttemptCounts
     max_attempts: int
+    usage: UsageView | None = None
+    """Of all its attempts, superseded ones included; absent when none reported any, and in lists."""
     result: JsonValue = None
     error: TaskError | None = None
     reason: str | None = None

@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final
 
 from leadsman.connection.backoff import Backoff, jittered
 from leadsman.connection.blocking import BlockingConnection
 from leadsman.connection.replies import parse
 from leadsman.errors import InvalidRequestError, LeadsmanError
 from leadsman.logs import get_logger
+from leadsman.wire.costs import Usage
 from leadsman.wire.leases import HeartbeatItem, HeartbeatReply, HeartbeatRequest, LeaseStatus
 from leadsman.worker.holding import Held, Holding, StopReason, Unsaved
 from leadsman.worker.loop_watch import LoopWatch
@@ -163,10 +164,11 @@ class Heartbeats:
             asked, self._asked = self._asked, []
         ours = self._holding.ours()
         carried = self._checkpoints(ours)
+        spent = {held.token: usage for held in ours if (usage := held.unbooked) is not None}
         draining = self._standing.draining
         sent_at = time.monotonic()
         try:
-            reply = self._send(ours, carried, heartbeat_seconds, draining=draining)
+            reply = self._send(ours, carried, spent, heartbeat_seconds, draining=draining)
         except InvalidRequestError as error:
             self._refused(carried, error)
             reply = None
@@ -181,6 +183,9 @@ class Heartbeats:
         self._one_by_one = self._one_by_one and bool(carried)
         self._said_draining = draining
         self._standing.heard(reply.worker)
+        for held in ours:
+            if held.token in spent:
+                held.booked(spent[held.token])
         self._heed(ours, carried, reply, sent_at)
         for waiter in asked:
             with contextlib.suppress(Exception):  # whoever asked may have gone
@@ -188,14 +193,15 @@ class Heartbeats:
         return True
 
     def _send(
-        self, ours: list[Held], carried: dict[str, Unsaved], heartbeat_seconds: float, *, draining: bool
+        self,
+        ours: list[Held],
+        carried: dict[str, Unsaved],
+        spent: dict[str, Usage],
+        heartbeat_seconds: float,
+        *,
+        draining: bool,
     ) -> HeartbeatReply:
-        items = [
-            HeartbeatItem(token=held.token, checkpoint=carried[held.token].state)
-            if held.token in carried
-            else HeartbeatItem(token=held.token)
-            for held in ours
-        ]
+        items = [_item(held, carried.get(held.token), spent.get(held.token)) for held in ours]
         request = HeartbeatRequest(
             worker=self._settings.identity,
             capabilities=list(self._settings.capabilities),
@@ -261,3 +267,10 @@ class Heartbeats:
                 attempt=held.facts.attempt,
                 capability=held.facts.capability,
             )
+
+
+def _item(held: Held, carried: Unsaved | None, spent: Usage | None) -> HeartbeatItem:
+    fields: dict[str, Any] = {} if carried is None else {"checkpoint": carried.state}
+    if spent is not None:
+        fields["usage"] = spent
+    return HeartbeatItem(token=held.token, **fields)

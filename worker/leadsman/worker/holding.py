@@ -11,6 +11,7 @@ from typing import Any
 
 from leadsman.context import TaskFacts
 from leadsman.outcomes import TaskCancelled
+from leadsman.wire.costs import MAX_USAGE, Usage
 from leadsman.wire.leases import Lease
 
 
@@ -51,6 +52,8 @@ class Held:
         self._wake = wake
         self._lock = threading.Lock()
         self._unsaved: list[Unsaved] = []
+        self._usage: Usage | None = None
+        self._booked: Usage | None = None
         self._reason: StopReason | None = None
         self._on_stop: Callable[[], None] | None = None
 
@@ -104,6 +107,29 @@ class Held:
         else:
             self._wake()
         return unsaved.waiter
+
+    def use(self, tokens: int, cost_micros: int) -> None:
+        """Add to what the attempt has used."""
+        with self._lock:
+            before = self._usage or Usage()
+            self._usage = Usage(
+                tokens=min(MAX_USAGE, before.tokens + tokens),
+                cost_micros=min(MAX_USAGE, before.cost_micros + cost_micros),
+            )
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the attempt has used in all; None when the handler has said nothing."""
+        return self._usage
+
+    @property
+    def unbooked(self) -> Usage | None:
+        """The same, when the broker has not been told yet."""
+        return None if self._usage is self._booked else self._usage
+
+    def booked(self, usage: Usage) -> None:
+        """Note that the broker has been told this much."""
+        self._booked = usage
 
     @property
     def unsaved(self) -> Unsaved | None:

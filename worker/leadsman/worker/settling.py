@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from leadsman.connection.backoff import Backoff, later
 from leadsman.connection.http import HttpConnection
@@ -78,10 +78,12 @@ class Settling:
     async def _say(self, held: Held, verdict: Verdict, *, with_checkpoint: bool = True) -> SettleResult:
         token = held.token
         carried = held.unsaved if with_checkpoint else None
-        extra = {} if carried is None else {"checkpoint": carried.state}
+        spent: dict[str, Any] = {} if held.usage is None else {"usage": held.usage}
+        extra = spent if carried is None else spent | {"checkpoint": carried.state}
         match verdict:
             case Done(result):
-                item = AckItem(token=token) if result is None else AckItem(token=token, result=result)
+                said = spent if result is None else spent | {"result": result}
+                item = AckItem(token=token, **said)
                 answer = await self._acks.send(item)
                 if answer.code == ProblemCode.INVALID_REQUEST and not answer.ok:
                     error = task_error("InvalidResult", answer.detail or "the broker refuses the result")

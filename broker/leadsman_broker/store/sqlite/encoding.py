@@ -9,7 +9,17 @@ from pydantic import TypeAdapter
 
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskClass, TaskState
-from leadsman_broker.core.rows import EndedRow, Ending, KeyId, LiveRow, QueueKey, Standing
+from leadsman_broker.core.rows import (
+    AttemptOutcome,
+    EndedRow,
+    Ending,
+    KeyId,
+    LedgerRow,
+    LiveRow,
+    QueueKey,
+    Standing,
+)
+from leadsman_broker.core.usage import Usage
 
 Queues = dict[int, QueueKey]
 
@@ -17,7 +27,7 @@ _CLASSES = {member.value: member for member in TaskClass}
 _STATES = {member.value: member for member in TaskState}
 _RULES = TypeAdapter(tuple[CapabilityConfig, ...])
 
-_FIXED = 9
+_FIXED = 12
 """Columns of a stored row before its standing."""
 LIVE_COLUMNS = _FIXED + len(Standing._fields)
 ENDED_COLUMNS = LIVE_COLUMNS + 5
@@ -57,6 +67,8 @@ def live_row(row: tuple[Any, ...], queues: Queues) -> LiveRow:
         bool(row[6]),
         row[7],
         row[8],
+        row[9],
+        None if row[10] is None else Usage(row[10], row[11]),
         standing,
     )
 
@@ -82,6 +94,39 @@ def ending_values(ending: Ending) -> tuple[Any, ...]:
         ending.error_message,
         ending.result,
         ended.live.seq,
+    )
+
+
+def attempt_values(row: LedgerRow, queue: int) -> tuple[Any, ...]:
+    """Return the columns of a ledger row."""
+    return (
+        row.seq,
+        row.epoch,
+        row.task_id,
+        queue,
+        row.tenant,
+        row.run_id,
+        row.leased_at,
+        row.outcome,
+        *row.usage,
+        row.purge_at,
+    )
+
+
+def attempt_row(row: tuple[Any, ...], queues: Queues) -> LedgerRow:
+    """Read a ledger row."""
+    seq, epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at = row
+    return LedgerRow(
+        seq,
+        epoch,
+        task_id,
+        *queues[queue],
+        tenant,
+        run_id,
+        leased_at,
+        AttemptOutcome(outcome),
+        Usage(tokens, cost_micros),
+        purge_at,
     )
 
 

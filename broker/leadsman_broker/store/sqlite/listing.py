@@ -1,4 +1,4 @@
-"""Lists of tasks, on a connection and in portions of their own."""
+"""Lists of tasks, and sums of the ledger, on a connection of their own."""
 
 import json
 from heapq import merge
@@ -6,6 +6,9 @@ from typing import Any
 
 import apsw
 
+from leadsman.wire.costs import CostBy
+from leadsman_broker.core.usage import Usage
+from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.interface import TaskPage, TaskQuery, TaskRecord
 from leadsman_broker.store.sqlite import encoding
 from leadsman_broker.store.sqlite.encoding import ENDED_COLUMNS, LIVE_COLUMNS, Queues
@@ -27,13 +30,7 @@ class Lister:
 
     def tasks(self, query: TaskQuery, now: float) -> TaskPage:
         """Return a page of tasks, live and ended ones merged in order of acceptance."""
-        queues = json.dumps(
-            [
-                queue
-                for queue, (namespace, capability) in list(self._queues.items())
-                if namespace == query.namespace and query.capability in {None, capability}
-            ]
-        )
+        queues = self._queue_ids(query.namespace, query.capability)
         found: list[TaskRecord] = []
         after = query.after
         for _ in range(PORTIONS):
@@ -49,6 +46,22 @@ class Lister:
                 break
             after = last
         return TaskPage(found, after if self._next(after) is not None else None)
+
+    def cost(self, query: CostQuery) -> list[CostLine]:
+        """Return sums of the ledger, the dearest item first."""
+        queues = self._queue_ids(query.namespace, query.capability)
+        bounds = (query.since, query.until, query.tenant, query.run_id, query.limit)
+        rows = self._db.execute(SQL["sum_cost"], (query.by, queues, *bounds)).fetchall()
+        return [self._cost_line(query.by, row) for row in rows]
+
+    def _cost_line(self, by: CostBy | None, row: tuple[Any, ...]) -> CostLine:
+        item = self._queues[row[0]][1] if by is CostBy.CAPABILITY else row[0] or ""
+        return CostLine._make((item, *row[1:7], Usage(*row[7:9]), Usage(*row[9:11])))
+
+    def _queue_ids(self, namespace: str, capability: str | None) -> str:
+        """Return the numbers of a namespace's queues, or of one of them, as a JSON list."""
+        known = list(self._queues.items())
+        return json.dumps([number for number, key in known if key[0] == namespace and capability in {None, key[1]}])
 
     def _next(self, after: int) -> int | None:
         row: Any = self._db.execute(SQL["next_task"], (after,)).fetchone()

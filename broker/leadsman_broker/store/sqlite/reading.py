@@ -20,6 +20,7 @@ from leadsman_broker.core.rows import (
     Stored,
     TotalsRow,
 )
+from leadsman_broker.core.usage import Usage
 from leadsman_broker.store.interface import Delivery, TaskRecord, once_object
 from leadsman_broker.store.sqlite import encoding
 from leadsman_broker.store.sqlite.encoding import ENDED_COLUMNS, LIVE_COLUMNS, Queues
@@ -57,6 +58,7 @@ class Reader:
                 queues[queue]: encoding.seconds_from(blob)
                 for queue, blob in self._db.execute(SQL["load_service_times"])
             },
+            running=[encoding.attempt_row(row, queues) for row in self._db.execute(SQL["read_running"])],
         )
 
     def read(self, needs: Needs) -> Loaded:
@@ -75,12 +77,20 @@ class Reader:
                     loaded.ended[row[1]] = encoding.ended_row(row, self._queues)
         if needs.once:
             loaded.once = self._once(needs.once)
+        if needs.attempts:
+            wanted = json.dumps(sorted({seq for seq, _ in needs.attempts}))
+            for row in self._many("read_attempts", wanted):
+                if (row[0], row[1]) in needs.attempts:
+                    loaded.ledger[row[0], row[1]] = encoding.attempt_row(row, self._queues)
         if needs.purge_limit:
             due = self._db.execute(SQL["read_purge"], (needs.purge_before, needs.purge_limit))
             loaded.purge = [
                 PurgedRow(seq, task_id, *self._queues[queue], encoding.state_of(state))
                 for seq, task_id, queue, state in due
             ]
+            bounds = (needs.purge_before, needs.purge_limit)
+            old: Any = self._db.execute(SQL["read_ledger_purge"], bounds)
+            loaded.ledger_purge = [*old]
         return loaded
 
     def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
@@ -108,7 +118,10 @@ class Reader:
             record = self._ended_record(row)
             if record.ended is not None and record.ended.visible_until <= now:
                 return None
-        return record if (record.live.id, record.live.namespace) == (task_id, namespace) else None
+        if (record.live.id, record.live.namespace) != (task_id, namespace):
+            return None
+        tokens, cost_micros = self._one("read_usage", seq) or (None, None)
+        return record if tokens is None else record._replace(usage=Usage(tokens, cost_micros))
 
     def dead(self, queue: int, *, after: int, limit: int, now: float) -> list[TaskRecord]:
         """Return a page of dead tasks."""

@@ -18,11 +18,12 @@ INSERT INTO queues (id, namespace, capability) VALUES (?, ?, ?)
 -- name: accept
 INSERT INTO live (
     seq, id, queue, tenant, class, priority, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost,
     name, idempotency_key, key_hash, traceparent,
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: accept_payload
 INSERT INTO payloads (seq, payload) VALUES (?, ?)
@@ -42,15 +43,16 @@ INSERT INTO live (
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
-    seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
+    seq, id, queue, tenant, class, priority, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost, name, idempotency_key, key_hash, traceparent
 )
 SELECT
     given.due_at, given.backing_off, given.expires_at, given.epoch, given.secret, given.failures, given.reclaims,
     given.releases, given.poison, given.suspect, given.cancel, given.history, given.settled_epoch,
     given.settled_op, given.settled_state, given.lease_pod, given.lease_incarnation, given.lease_pool,
     given.lease_attempt_id, given.lease_started_at, given.lease_expires_at,
-    ended.seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash,
-    traceparent
+    ended.seq, id, queue, tenant, class, priority, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost, name, idempotency_key, key_hash, traceparent
 FROM given CROSS JOIN ended ON ended.seq = given.seq
 
 -- name: update
@@ -96,7 +98,8 @@ INSERT INTO ended (
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
     state, ended_at, visible_until, purge_at, late, reason, error_type, error_message, result,
-    seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash, traceparent
+    seq, id, queue, tenant, class, priority, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost, name, idempotency_key, key_hash, traceparent
 )
 SELECT
     given.due_at, given.backing_off, given.expires_at, given.epoch, given.secret, given.failures, given.reclaims,
@@ -105,8 +108,8 @@ SELECT
     given.lease_attempt_id, given.lease_started_at, given.lease_expires_at, given.state, given.ended_at,
     given.visible_until, given.purge_at, given.late, given.reason, given.error_type, given.error_message,
     given.result,
-    live.seq, id, queue, tenant, class, priority, accepted_at, max_attempts, name, idempotency_key, key_hash,
-    traceparent
+    live.seq, id, queue, tenant, class, priority, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost, name, idempotency_key, key_hash, traceparent
 FROM given CROSS JOIN live ON live.seq = given.seq
 
 -- name: drop_live
@@ -153,13 +156,16 @@ DELETE FROM cordons WHERE pod_uid = ?
 
 -- name: put_totals
 INSERT INTO totals (
-    queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
+    tokens, cost_micros, lost_tokens, lost_cost_micros
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue) DO UPDATE SET
     accepted = excluded.accepted, completed = excluded.completed, failed = excluded.failed,
     reclaimed = excluded.reclaimed, refused = excluded.refused, late_acks = excluded.late_acks,
     dead = excluded.dead, expired = excluded.expired, cancelled = excluded.cancelled,
-    no_progress = excluded.no_progress
+    no_progress = excluded.no_progress,
+    tokens = excluded.tokens, cost_micros = excluded.cost_micros,
+    lost_tokens = excluded.lost_tokens, lost_cost_micros = excluded.lost_cost_micros
 
 -- name: put_service_times
 INSERT INTO service_times (queue, seconds) VALUES (?, ?)
@@ -174,6 +180,7 @@ DELETE FROM service_times WHERE queue = ?
 -- name: load_live
 SELECT
     seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost,
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at
@@ -192,7 +199,9 @@ SELECT pod_uid, operation, expires_at FROM fences
 SELECT pod_uid, operation, expires_at, drain FROM cordons
 
 -- name: load_totals
-SELECT queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress
+SELECT
+    queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
+    tokens, cost_micros, lost_tokens, lost_cost_micros
 FROM totals
 
 -- name: load_service_times
@@ -208,6 +217,7 @@ LEFT JOIN ended ON ended.seq = keys.seq
 -- name: read_ended
 SELECT
     ended.seq, ended.id, queue, tenant, class, priority, ended.idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost,
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
@@ -233,6 +243,7 @@ LEFT JOIN checkpoints ON checkpoints.seq = live.seq
 -- name: read_live_task
 SELECT
     seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost,
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
@@ -242,6 +253,7 @@ FROM live WHERE seq = ?
 -- name: read_ended_task
 SELECT
     seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost,
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
@@ -252,6 +264,7 @@ FROM ended WHERE seq = ?
 -- name: read_dead_tasks
 SELECT
     seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost,
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
@@ -273,6 +286,7 @@ SELECT min(seq) FROM (
 -- name: list_live
 SELECT
     seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost,
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
@@ -292,6 +306,7 @@ ORDER BY seq LIMIT ?7
 -- name: list_ended
 SELECT
     seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost,
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
@@ -304,3 +319,44 @@ WHERE seq BETWEEN ?1 AND ?2
     AND (?5 IS NULL OR state = ?5)
     AND visible_until > ?6
 ORDER BY seq LIMIT ?7
+
+-- name: put_attempt
+INSERT INTO ledger (
+    seq, epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (seq, epoch) DO UPDATE SET
+    outcome = excluded.outcome, tokens = excluded.tokens, cost_micros = excluded.cost_micros,
+    purge_at = excluded.purge_at
+
+-- name: drop_attempt
+DELETE FROM ledger WHERE (seq, epoch) IN (VALUES (?, ?))
+
+-- name: read_running
+SELECT seq, epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at
+FROM ledger WHERE outcome = 'running'
+
+-- name: read_attempts
+SELECT
+    ledger.seq, ledger.epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at
+FROM json_each(?) AS wanted CROSS JOIN ledger ON ledger.seq = wanted.value
+
+-- name: read_ledger_purge
+SELECT seq, epoch FROM ledger WHERE purge_at <= ? ORDER BY purge_at, seq, epoch LIMIT ?
+
+-- name: read_usage
+SELECT sum(tokens), sum(cost_micros) FROM ledger WHERE seq = ?
+
+-- name: sum_cost
+SELECT
+    CASE ?1
+        WHEN 'capability' THEN queue WHEN 'tenant' THEN tenant WHEN 'run' THEN run_id WHEN 'task' THEN task_id
+    END AS item,
+    count(*), sum(outcome = 'running'), sum(outcome = 'completed'), sum(outcome = 'failed'),
+    sum(outcome = 'released'), sum(outcome = 'lost'), sum(tokens), sum(cost_micros),
+    sum(tokens * (outcome = 'lost')), sum(cost_micros * (outcome = 'lost'))
+FROM ledger
+WHERE queue IN (SELECT value FROM json_each(?2))
+    AND leased_at >= ?3 AND leased_at < ?4
+    AND (?5 IS NULL OR tenant = ?5)
+    AND (?6 IS NULL OR run_id = ?6)
+GROUP BY 1 ORDER BY 9 DESC, 8 DESC, 1 LIMIT ?7

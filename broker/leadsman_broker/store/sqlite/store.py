@@ -5,6 +5,7 @@ from pathlib import Path
 import apsw
 
 from leadsman_broker.core.rows import Changes, Loaded, Needs, Stored
+from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.errors import StoreError, StoreFencedError, StoreFullError
 from leadsman_broker.store.interface import Delivery, Space, TaskPage, TaskQuery, TaskRecord
 from leadsman_broker.store.sqlite import writing
@@ -79,6 +80,10 @@ class SqliteStore:
     def tasks(self, query: TaskQuery, now: float) -> TaskPage:
         """Return a page of tasks."""
         return self._lister.tasks(query, now)
+
+    def cost(self, query: CostQuery) -> list[CostLine]:
+        """Return sums of the ledger."""
+        return self._lister.cost(query)
 
     def payload(self, namespace: str, task_id: str) -> bytes | None:
         """Return the payload of a live or dead task."""

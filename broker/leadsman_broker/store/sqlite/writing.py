@@ -11,6 +11,8 @@ from leadsman_broker.store.sqlite import encoding
 from leadsman_broker.store.sqlite.encoding import Queues
 from leadsman_broker.store.sqlite.statements import SQL, in_portions
 
+_NO_ESTIMATE = (None, None)
+
 
 class QueueIds:
     """Small numbers for queues, so that a task's row does not repeat their names."""
@@ -57,6 +59,8 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         seqs = [(row.seq,) for row in changes.purged]
         for name in ("drop_key", "drop_ended", "drop_payload", "drop_checkpoint", "drop_once", "drop_history"):
             _many(db, name, seqs)
+    if changes.ledger or changes.ledger_purged:
+        _ledger(db, changes, ids)
     _settings(db, changes, ids)
 
 
@@ -87,6 +91,8 @@ def _fixed(live: LiveRow, queue: int) -> tuple[Any, ...]:
         live.priority,
         live.accepted_at,
         live.max_attempts,
+        live.run_id,
+        *(live.estimate or _NO_ESTIMATE),
     )
 
 
@@ -98,6 +104,16 @@ def _end(db: apsw.Connection, ended: list[Ending]) -> None:
     _many(db, "drop_payload", done)
     _many(db, "drop_checkpoint", done)
     _many(db, "drop_once", done)
+
+
+def _ledger(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
+    rows = list(changes.ledger.values())
+    _many(
+        db,
+        "put_attempt",
+        [encoding.attempt_values(row, ids.of(db, (row.namespace, row.capability))) for row in rows],
+    )
+    _many(db, "drop_attempt", changes.ledger_purged)
 
 
 def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:

@@ -126,6 +126,9 @@ class _RemoteAttempt:
     def cancelled(self) -> bool:
         return self.reason is not None
 
+    def use(self, tokens: int, cost_micros: int) -> None:
+        self._line.send({"op": "usage", "tokens": tokens, "cost_micros": cost_micros})
+
     def save(self, encoded: str) -> Future[None]:
         asked: Future[None] = Future()
         with self._lock:

@@ -112,6 +112,8 @@ class _Attempt:
             case "checkpoint":
                 saved = self._held.save(frame["state"])
                 saved.add_done_callback(lambda done: self._from_any_thread(self._answer, frame["id"], done))
+            case "usage":
+                self._held.use(frame["tokens"], frame["cost_micros"])
             case "ended":
                 self._verdict = verdict_of(frame)
 
