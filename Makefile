@@ -128,6 +128,10 @@ bench-core: venv ## The broker core alone, without I/O
 bench-broker: venv ## The broker over real HTTP and SQLite
 	$(PY) bench/broker.py
 
+.PHONY: bench-worker
+bench-worker: venv ## One worker process: tasks per second, memory and processor time when idle, start, import
+	$(PY) bench/worker.py
+
 .PHONY: bench-reaction
 bench-reaction: venv cluster-build ## From enqueue to the final number of replicas, on a real control plane
 	$(PY) bench/reaction.py

@@ -158,3 +158,26 @@ def test_a_handler_that_finishes_in_spite_of_a_cancellation_keeps_its_result(
     gate.open()
     view = client.wait(task, timeout_seconds=30)
     assert (view.state, view.result) == (TaskState.COMPLETED, "passed")
+
+
+def test_a_limited_capability_takes_its_share_of_the_slots_and_no_more(broker, client, start_worker, journal, gate):
+    start_worker(broker.url, capabilities=["gate", "echo"], slots=4, env={"LEADSMAN_LIMITS": "gate=2"})
+    tasks = [client.submit("gate", gate.path).id for _ in range(5)]
+    eventually(lambda: len(journal.entries("started")) == 2, what="two handlers at work")
+    assert client.result(client.submit("echo", "beside").id, timeout_seconds=30) == "beside"
+    eventually(lambda: client.stats().workers[0].parked, what="a lease call for the other capability")
+    assert [client.get(task).state for task in tasks].count(TaskState.LEASED) == 2
+    gate.open()
+    assert [client.result(task, timeout_seconds=15) for task in tasks] == ["passed"] * 5  # a call parks for 25 s
+    assert {client.get(task).attempts.deliveries for task in tasks} == {1}
+
+
+def test_a_worker_whose_capabilities_are_all_full_asks_when_one_has_room(
+    broker, client, start_worker, journal, gate
+):
+    start_worker(broker.url, capabilities=["gate"], slots=4, args=["--limit", "gate=1"])
+    tasks = [client.submit("gate", gate.path).id for _ in range(3)]
+    eventually(lambda: journal.entries("started"), what="a handler at work")
+    assert [client.get(task).state for task in tasks].count(TaskState.LEASED) == 1
+    gate.open()
+    assert [client.result(task, timeout_seconds=15) for task in tasks] == ["passed"] * 3

@@ -100,6 +100,24 @@ def test_a_sync_handler_whose_lease_is_lost_keeps_its_slot_until_it_ends(
     assert order.index(("passed", task)) < order.index(("ran", waiting))
 
 
+def test_a_sync_handler_that_never_ends_after_its_lease_is_lost_ends_its_worker(
+    broker, client, start_worker, journal, gate
+):
+    frozen = start_worker(
+        broker.url, capabilities=["gate"], env={"LEADSMAN_LOST_GRACE_SECONDS": "0.5"}, drain_seconds=600
+    )
+    task = client.submit("gate", gate.path, name="stubborn").id
+    eventually(lambda: journal.entries("started", task), what="the handler at work")
+    frozen.pause()
+    eventually(lambda: client.get(task).attempts.reclaims == 1, what="a reclaimed task")
+    client.cancel(task)
+    frozen.resume()
+    eventually(lambda: journal.entries("told", task), what="the handler told to stop")
+    assert frozen.wait(30) == 1
+    (said,) = frozen.records("a handler goes on although its lease is lost; the worker ends, to be started anew")
+    assert said["task"] == task
+
+
 def test_two_lost_heartbeats_in_a_row_lose_nothing(proxy, client, start_worker, journal, gate):
     start_worker(proxy.url, capabilities=["gate"])
     task = client.submit("gate", gate.path).id

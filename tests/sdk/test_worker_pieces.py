@@ -249,6 +249,7 @@ def test_a_worker_is_told_everything_by_its_pod(app):
         "LEADSMAN_POOL": "browser",
         "LEADSMAN_CAPABILITIES": "browser, llm",
         "LEADSMAN_SLOTS": "4",
+        "LEADSMAN_LIMITS": "browser=1, llm=3",
         "LEADSMAN_POD_UID": "uid-1",
         "LEADSMAN_POD_NAME": "browser-abc",
         "LEADSMAN_DRAIN_SECONDS": "120",
@@ -262,6 +263,7 @@ def test_a_worker_is_told_everything_by_its_pod(app):
     assert settings.identity.pod_name == "browser-abc"
     assert settings.capabilities == ("browser", "llm")
     assert (settings.slots, settings.drain_seconds, settings.health_port) == (4, 120, 8086)
+    assert settings.limits == {"browser": 1, "llm": 3}
     assert settings.closing_seconds == 10
 
 
@@ -296,6 +298,9 @@ def test_flags_come_before_the_environment(app):
         ({"LEADSMAN_DRAIN_SECONDS": "nan"}, "LEADSMAN_DRAIN_SECONDS"),
         ({"LEADSMAN_DRAIN_SECONDS": "-1"}, "cannot be negative"),
         ({"LEADSMAN_HEALTH_PORT": "70000"}, "is no port"),
+        ({"LEADSMAN_LIMITS": "code=1"}, "limits a capability that this worker does not serve .llm, browser"),
+        ({"LEADSMAN_LIMITS": "llm=some"}, "'llm=some' is no limit; say CAPABILITY=SLOTS"),
+        ({"LEADSMAN_LIMITS": "llm"}, "'llm' is no limit"),
         ({"LEADSMAN_POD_UID": "a b"}, "is no pod UID"),
         ({"LEADSMAN_POOL": "A"}, "is no pool name"),
         ({"LEADSMAN_BROKER_URL": "broker"}, "is no broker address"),

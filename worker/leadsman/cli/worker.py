@@ -37,10 +37,26 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            help="Of the slots, so many for one capability; repeatable. [env LEADSMAN_LIMITS, comma separated]",
+            show_default=False,
+            metavar="CAPABILITY=SLOTS",
+        ),
+    ] = None,
     pool: Annotated[str | None, typer.Option("--pool", help="[env LEADSMAN_POOL]")] = None,
     drain_seconds: Annotated[
         float | None,
         typer.Option("--drain-seconds", help="From SIGTERM to the end. [env LEADSMAN_DRAIN_SECONDS; 3600]"),
+    ] = None,
+    lost_grace_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--lost-grace-seconds",
+            help="For a handler whose lease is lost, before the worker ends. [env LEADSMAN_LOST_GRACE_SECONDS; 60]",
+        ),
     ] = None,
     health_port: Annotated[
         int | None,
@@ -78,8 +94,10 @@ def worker(
         token_file=token_file,
         capabilities=tuple(capability or ()),
         slots=slots,
+        limits=tuple(limit or ()),
         pool=pool,
         drain_seconds=drain_seconds,
+        lost_grace_seconds=lost_grace_seconds,
         health_port=health_port,
     )
     settings = worker_settings(app, overrides, os.environ)

@@ -3,7 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -56,6 +57,7 @@ class Held:
         self._booked: Usage | None = None
         self._reason: StopReason | None = None
         self._on_stop: Callable[[], None] | None = None
+        self._on_lost: Callable[[], None] | None = None
 
     @property
     def reason(self) -> StopReason | None:
@@ -80,6 +82,10 @@ class Held:
         if told:
             callback()
 
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the lease is lost, whatever the handler was told before."""
+        self._on_lost = callback
+
     def stop(self, reason: StopReason) -> bool:
         """Tell the handler to stop; return whether that was news. A lost lease outweighs every other reason."""
         with self._lock:
@@ -93,6 +99,8 @@ class Held:
             _fail(unsaved.waiter, TaskCancelled("the lease is lost"))
         if callback is not None and first:
             callback()
+        if reason is StopReason.LEASE_LOST and self._on_lost is not None:
+            self._on_lost()
         return True
 
     def save(self, encoded: str) -> Future[None]:
@@ -170,8 +178,9 @@ class Held:
 class Holding:
     """Every lease that occupies a slot. Safe to use from every thread."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, limits: Mapping[str, int] | None = None) -> None:
         self.slots = slots
+        self._limits = dict(limits or {})
         self._lock = threading.Lock()
         self._held: dict[str, Held] = {}
 
@@ -203,6 +212,14 @@ class Holding:
         """Slots without a lease."""
         with self._lock:
             return self.slots - len(self._held)
+
+    def free_by_capability(self) -> dict[str, int]:
+        """Return how many more tasks of each limited capability may come; never more than `free` in all."""
+        if not self._limits:
+            return {}
+        with self._lock:
+            held = Counter(each.facts.capability for each in self._held.values())
+        return {name: max(0, limit - held[name]) for name, limit in self._limits.items()}
 
 
 def _fail(waiter: Future[None], error: BaseException) -> None:

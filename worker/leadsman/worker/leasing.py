@@ -67,17 +67,23 @@ class Leasing:
         backoff = Backoff()
         empty = Backoff(base_seconds=0.05, max_seconds=_BARRED_EVERY_SECONDS)
         while not self._stop.is_set():
-            if self._holding.free <= 0:
+            room = self._holding.free_by_capability()
+            if self._holding.free <= 0 or not any(room.get(name, 1) for name in self._settings.capabilities):
                 self._slot_freed.clear()
                 await self._until_stop(self._slot_freed.wait())
                 continue
             self._attempt_id = self._attempt_id or secrets.token_hex(8)
             started = time.monotonic()
             park = 0.0 if self._standing.barred else jittered(PARK_SECONDS)
-            call = asyncio.ensure_future(self._call(park))
-            await self._until_stop(asyncio.wait({call}))
+            call = asyncio.ensure_future(self._call(park, room))
+            await self._until_stop(self._until_answered(call, room))
             if self._stop.is_set():
                 return await self._last_reply(call)
+            if not call.done():
+                # Asked again with the same attempt_id: what was given in this very moment comes with that reply.
+                call.cancel()
+                await asyncio.wait({call})
+                continue
             try:
                 reply = call.result()
             except LeadsmanError as error:
@@ -98,7 +104,23 @@ class Leasing:
                 await self._until_stop(asyncio.sleep(wait))
         return []
 
-    async def _call(self, park_seconds: float) -> LeaseReply:
+    async def _until_answered(self, call: "asyncio.Future[LeaseReply]", room: dict[str, int]) -> None:
+        """Wait for the reply, or until a capability that was full when the call was made has room again."""
+        full = [name for name, free in room.items() if not free]
+        while full and not call.done():
+            self._slot_freed.clear()
+            freed = asyncio.ensure_future(self._slot_freed.wait())
+            either: set[asyncio.Future[Any]] = {call, freed}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                freed.cancel()
+            now = self._holding.free_by_capability()
+            if any(now[name] for name in full):
+                return
+        await asyncio.wait({call})
+
+    async def _call(self, park_seconds: float, room: dict[str, int]) -> LeaseReply:
         request = LeaseRequest(
             worker=self._settings.identity,
             capabilities=list(self._settings.capabilities),
@@ -107,6 +129,7 @@ class Leasing:
             attempt_id=self._attempt_id,
             held=[held.token for held in self._holding.ours()],
             wait_seconds=park_seconds,
+            **({"free_by_capability": room} if room else {}),
         )
         body = request.model_dump_json(exclude_unset=True).encode()
         timeout = park_seconds + _ANSWER_SECONDS
@@ -152,7 +175,7 @@ class Leasing:
             call.cancel()
             await asyncio.wait({call})
         if call.cancelled() or call.exception() is not None:
-            call = asyncio.ensure_future(self._call(0.0))
+            call = asyncio.ensure_future(self._call(0.0, self._holding.free_by_capability()))
             await asyncio.wait({call}, timeout=_LAST_REPLY_SECONDS)
             if not call.done():
                 call.cancel()

@@ -1,6 +1,7 @@
 """One worker from start to drain: what runs beside what, and in which order it ends."""
 
 import asyncio
+import contextlib
 import faulthandler
 import os
 import signal
@@ -54,7 +55,7 @@ class Worker:
         self._log = get_logger("leadsman.worker")
         self._loop = asyncio.get_running_loop()
         self._standing = Standing(self.drain)
-        self._holding = Holding(settings.slots)
+        self._holding = Holding(settings.slots, settings.limits)
         self._connection = HttpConnection(settings.address)
         isolated = None if nursery is None else Isolated(nursery, self._loop, self._no_nursery)
         self._execution = Execution(app, self._loop, isolated)
@@ -76,12 +77,16 @@ class Worker:
         self._running: dict[asyncio.Task[None], Held] = {}
         self._asked_to_stop = 0
         self._crippled = False
+        self._abandoned: set[asyncio.Task[None]] = set()
         self._told = asyncio.Event()
         self._told_twice = asyncio.Event()
 
     def stop(self) -> None:
         """Drain; the second time, cancel what runs. Takes no lock: it runs inside signal handlers."""
         self._asked_to_stop += 1
+        self._go()
+
+    def _go(self) -> None:
         self._standing.drain()
         self._loop.call_soon_threadsafe(self._heed_stop)
 
@@ -111,7 +116,7 @@ class Worker:
         told.cancel()
         if leasing.done() and leasing.exception() is not None:
             self._log.error("leasing failed; draining", exc_info=leasing.exception())
-            self.stop()
+            self._go()
             await self._told.wait()
         try:
             return await self._drain(leasing)
@@ -147,8 +152,11 @@ class Worker:
     async def _wait_for_running(self, deadline: float, cut_short: asyncio.Event | None) -> None:
         """Wait until nothing runs, the deadline has passed or the event is set."""
         cut = asyncio.create_task(cut_short.wait()) if cut_short is not None else None
-        while self._running and time.monotonic() < deadline and not (cut_short and cut_short.is_set()):
-            waited: set[asyncio.Task[None] | asyncio.Task[bool]] = {*self._running}
+        while time.monotonic() < deadline and not (cut_short and cut_short.is_set()):
+            running = self._running.keys() - self._abandoned
+            if not running:
+                break
+            waited: set[asyncio.Task[None] | asyncio.Task[bool]] = {*running}
             if cut is not None:
                 waited.add(cut)
             timeout = max(0.0, deadline - time.monotonic())
@@ -163,6 +171,30 @@ class Worker:
         task = asyncio.create_task(self._see_through(held, verdict))
         self._running[task] = held
         task.add_done_callback(self._running.pop)
+        held.on_lost(lambda: self._lost(task))
+
+    def _lost(self, task: "asyncio.Task[None]") -> None:
+        """Note it, in whatever thread it is heard."""
+        with contextlib.suppress(RuntimeError):  # a closed loop: the worker has ended
+            self._loop.call_soon_threadsafe(self._be_patient, task)
+
+    def _be_patient(self, task: "asyncio.Task[None]") -> None:
+        self._loop.call_later(self._settings.lost_grace_seconds, self._abandon, task)
+
+    def _abandon(self, task: "asyncio.Task[None]") -> None:
+        """Go, when a handler does not end whose task is somebody else's: its slot would be taken for ever."""
+        held = self._running.get(task)
+        if held is None:
+            return
+        self._log.error(
+            "a handler goes on although its lease is lost; the worker ends, to be started anew",
+            task=held.facts.task_id,
+            attempt=held.facts.attempt,
+            capability=held.facts.capability,
+            grace_seconds=self._settings.lost_grace_seconds,
+        )
+        self._abandoned.add(task)
+        self._go()
 
     async def _see_through(self, held: Held, verdict: Verdict | None) -> None:
         """Run the handler unless the verdict is known, settle, and only then free the slot."""
@@ -190,7 +222,7 @@ class Worker:
         """Go in good order, for the pod to start the worker anew: what is left of it could fail tasks for ever."""
         if not self._crippled:
             self._crippled = True
-            self.stop()
+            self._go()
 
     def _heed_stop(self) -> None:
         self._heartbeats.wake()

@@ -5,7 +5,7 @@ import re
 import secrets
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from leadsman.app import CAPABILITY_PATTERN, App
 from leadsman.connection.address import Address, resolve
@@ -14,6 +14,7 @@ from leadsman.wire.base import MAX_SLOTS
 from leadsman.wire.leases import WorkerIdentity
 
 DEFAULT_DRAIN_SECONDS = 3600.0
+DEFAULT_LOST_GRACE_SECONDS = 60.0
 MAX_CAPABILITIES = 16
 
 _CLOSING_SHARE = 0.2
@@ -28,8 +29,12 @@ class WorkerSettings:
     identity: WorkerIdentity
     capabilities: tuple[str, ...]
     slots: int = 1
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """By capability, how many of the slots its tasks may take; all of them where nothing is said."""
     drain_seconds: float = DEFAULT_DRAIN_SECONDS
     """From SIGTERM to the end, as the pod's termination grace."""
+    lost_grace_seconds: float = DEFAULT_LOST_GRACE_SECONDS
+    """For a handler whose lease is lost, before the worker drains and ends to be rid of it."""
     health_port: int | None = None
     """None: no health server. 0: a free port, told in the log."""
 
@@ -48,8 +53,11 @@ class Overrides:
     token_file: str | None = None
     capabilities: tuple[str, ...] = ()
     slots: int | None = None
+    limits: tuple[str, ...] = ()
+    """As `capability=slots`."""
     pool: str | None = None
     drain_seconds: float | None = None
+    lost_grace_seconds: float | None = None
     health_port: int | None = None
 
 
@@ -64,24 +72,41 @@ def worker_settings(app: App, given: Overrides, env: Mapping[str, str]) -> Worke
         port = _integer(env, "LEADSMAN_HEALTH_PORT", 0)
     if port is not None and not 0 <= port <= 65_535:
         raise ConfigurationError(f"{port} is no port; check LEADSMAN_HEALTH_PORT or --health-port")
-    drain = given.drain_seconds
-    if drain is None:
-        drain = _number(env, "LEADSMAN_DRAIN_SECONDS", DEFAULT_DRAIN_SECONDS)
-    if drain < 0:
-        raise ConfigurationError("drain seconds cannot be negative; check LEADSMAN_DRAIN_SECONDS")
+    drain = _duration(given.drain_seconds, env, "LEADSMAN_DRAIN_SECONDS", DEFAULT_DRAIN_SECONDS)
+    grace = _duration(given.lost_grace_seconds, env, "LEADSMAN_LOST_GRACE_SECONDS", DEFAULT_LOST_GRACE_SECONDS)
+    capabilities = _capabilities(app, given.capabilities or _listed(env, "LEADSMAN_CAPABILITIES"))
     return WorkerSettings(
         address=address,
         identity=_identity(given.pool, env),
-        capabilities=_capabilities(app, given.capabilities or _listed(env)),
+        capabilities=capabilities,
         slots=slots,
+        limits=_limits(given.limits or _listed(env, "LEADSMAN_LIMITS"), capabilities),
         drain_seconds=drain,
+        lost_grace_seconds=grace,
         health_port=port,
     )
 
 
-def _listed(env: Mapping[str, str]) -> tuple[str, ...]:
-    parts = (part.strip() for part in env.get("LEADSMAN_CAPABILITIES", "").split(","))
+def _listed(env: Mapping[str, str], name: str) -> tuple[str, ...]:
+    parts = (part.strip() for part in env.get(name, "").split(","))
     return tuple(part for part in parts if part)
+
+
+def _limits(given: tuple[str, ...], capabilities: tuple[str, ...]) -> dict[str, int]:
+    limits = {}
+    for text in given:
+        name, _, number = (part.strip() for part in text.partition("="))
+        if name not in capabilities:
+            raise ConfigurationError(
+                f"{text!r} limits a capability that this worker does not serve ({', '.join(capabilities)}); "
+                "check LEADSMAN_LIMITS or --limit"
+            )
+        if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= MAX_SLOTS:
+            raise ConfigurationError(
+                f"{text!r} is no limit; say CAPABILITY=SLOTS with 1 to {MAX_SLOTS} (LEADSMAN_LIMITS or --limit)"
+            )
+        limits[name] = int(number)
+    return limits
 
 
 def _capabilities(app: App, listed: tuple[str, ...]) -> tuple[str, ...]:
@@ -129,6 +154,13 @@ def _integer(env: Mapping[str, str], name: str, default: int) -> int:
         return int(text) if text else default
     except ValueError as error:
         raise ConfigurationError(f"{name} must be a whole number, not {text!r}") from error
+
+
+def _duration(given: float | None, env: Mapping[str, str], name: str, default: float) -> float:
+    seconds = given if given is not None else _number(env, name, default)
+    if seconds < 0:
+        raise ConfigurationError(f"{seconds:g} seconds cannot be negative; check {name}")
+    return seconds
 
 
 def _number(env: Mapping[str, str], name: str, default: float) -> float:
