@@ -7,6 +7,8 @@ from typing import Any
 
 import uvicorn
 
+from leadsman_broker.http.corking import CorkedProtocol
+
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 120
 """Longer than between two heartbeats, so that a worker keeps its connection."""
@@ -25,6 +27,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=CorkedProtocol,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
