@@ -29,6 +29,9 @@ class Metrics:
         self.scale_in_steps = self._counter(
             "scale_in_steps", "Steps of scale-in operations, by the state entered.", (*_POOL, "step")
         )
+        self.cordons = self._counter(
+            "cordons", "Busy workers that were given nothing new, so that they empty and can go.", _POOL
+        )
         self.wrong_victims = self._counter(
             "wrong_victims", "Pods that a scale-in took away although their worker held a lease.", _POOL
         )

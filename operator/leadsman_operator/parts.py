@@ -14,6 +14,7 @@ from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.act import Actor
 from leadsman_operator.reconcile.capabilities import CapabilityController
 from leadsman_operator.reconcile.controller import PoolController
+from leadsman_operator.reconcile.cordons import CordonKeeper
 from leadsman_operator.reconcile.observe import Observer
 from leadsman_operator.reconcile.pools import PoolIndex
 from leadsman_operator.reconcile.replicas import ReplicaWriter
@@ -98,6 +99,7 @@ class Parts:
             leadership=self.leadership,
             writer=writer,
             events=self.events,
+            cordons=CordonKeeper(self.broker, self.leadership, self.events, self.metrics),
             metrics=self.metrics,
         )
         actor = Actor(

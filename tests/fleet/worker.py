@@ -118,8 +118,9 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """False while not yet connected, fenced or draining; never because it is busy."""
-        return self._connected and not self._draining and self.state is WorkerState.ACTIVE
+        """False while not yet connected, fenced or draining; never because it is busy or cordoned."""
+        may_work = self.state in {WorkerState.ACTIVE, WorkerState.CORDONED}
+        return self._connected and not self._draining and may_work
 
     def start(self) -> None:
         """Begin to ask for work."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from leadsman.reasons import Reason
 from leadsman_operator.scaling.advance import advance
+from leadsman_operator.scaling.cordons import Cordon, Cordons, Uncordon, cordon_busy
 from leadsman_operator.scaling.model import (
     Action,
     Decision,
@@ -88,6 +89,10 @@ class World:
     """Busy pods carry a high deletion cost from their first lease on."""
     fickle: float = 0.0
     """How often another number of workers is wanted."""
+    slots: int = 1
+    """Tasks that a worker runs at once."""
+    max_draining: int = 100
+    """Workers that may be on their way out with tasks in their hands."""
     lossy: float = 0.0
     """How often the API server's answer is lost; the request may have been carried out, or may be later."""
 
@@ -98,10 +103,14 @@ class World:
     started: int = 0
     pace: float = 1.0
     """Seconds that pass at a time, about."""
+    most_cordoned: int = 0
+    """Workers that were cordoned with tasks in their hands, at most."""
 
     def __post_init__(self) -> None:
         self.pods = {f"p{index}": Pod(f"p{index}") for index in range(self.size)}
         self.fences: dict[str, str] = {}
+        self.cordons: dict[str, str] = {}
+        self.cordoning = Cordons()
         self.deployment_replicas = self.size
         self.deployment_version = 1
         self.replica_set = ReplicaSet(self.size, current=self.size, ready=self.size)
@@ -176,11 +185,12 @@ class World:
             self._look()
 
     def _lease(self) -> None:
-        idle = [pod for pod in self._alive() if not pod.leases and pod.uid not in self.fences]
-        if idle and self.work:
-            pod = self.random.choice(idle)
+        barred = self.fences.keys() | self.cordons.keys()
+        free = [pod for pod in self._alive() if pod.leases < self.slots and pod.uid not in barred]
+        if free and self.work:
+            pod = self.random.choice(free)
             self.work -= 1
-            pod.leases = 1
+            pod.leases += 1
             if self.marking:
                 self._change(pod, cost=BUSY_COST)
 
@@ -188,8 +198,8 @@ class World:
         busy = [pod for pod in self._alive() if pod.leases]
         if busy:
             pod = self.random.choice(busy)
-            pod.leases = 0
-            if pod.cost == BUSY_COST:
+            pod.leases -= 1
+            if pod.cost == BUSY_COST and not pod.leases:
                 self._change(pod, cost=0)
             self.work += 1  # the load goes on
 
@@ -250,21 +260,22 @@ class World:
         self.replica_set_seen = replace(self.replica_set)
         self.deployment_seen = (self.deployment_replicas, self.deployment_version)
 
-    def _broker(self) -> tuple[tuple[WorkerSample, ...], dict[str, str]]:
+    def _broker(self) -> tuple[tuple[WorkerSample, ...], dict[str, str], dict[str, str]]:
         workers = tuple(
             WorkerSample(
                 pod_uid=pod.uid,
-                slots=1,
+                slots=self.slots,
                 capabilities=("c",),
                 leases=pod.leases,
                 leases_by_capability={"c": pod.leases} if pod.leases else {},
                 idle_seconds=0.0 if pod.leases else 100.0,
                 fenced=pod.uid in self.fences,
+                cordoned=pod.uid in self.cordons,
             )
             for pod in self.pods.values()
             if not pod.terminating or pod.leases
         )
-        return workers, dict(self.fences)
+        return workers, dict(self.fences), dict(self.cordons)
 
     def _change_of_mind(self) -> None:
         """Now and then another number of workers is wanted, also in the middle of everything."""
@@ -279,15 +290,17 @@ class World:
             self._lower_at_once()
             return
         events = [self.events.popleft() for _ in range(len(self.events))]
-        self.state, actions = advance(self.state, self._view(), events, self.now)
-        self.requests.extend((self.now, action) for action in actions)
+        view = self._view()
+        self.cordoning, cordons = cordon_busy(self.cordoning, view, self.now)
+        self.state, actions = advance(self.state, view, events, self.now)
+        self.requests.extend((self.now, action) for action in (*cordons, *actions))
         if self.target > self.deployment_replicas:
             self.deployment_replicas = self.target
             self.deployment_version += 1
 
     def _view(self) -> ScaleInView:
         replicas, version = self.deployment_seen
-        workers, fences = self.broker_seen
+        workers, fences, cordons = self.broker_seen
         seen = self.replica_set_seen
         self.started += 1
         return ScaleInView(
@@ -326,7 +339,9 @@ class World:
                 current_replicas=seen.current,
                 ready_replicas=seen.ready,
             ),
-            max_draining=100,
+            max_draining=self.max_draining,
+            cordon_operation="pool.cordon",
+            cordons=cordons,
         )
 
     def _lower_at_once(self) -> None:
@@ -356,6 +371,12 @@ class World:
                 for uid in uids:
                     if self.fences.get(uid) == operation:
                         del self.fences[uid]
+            case Cordon(operation=operation, pod_uids=uids):
+                self.cordons.update({uid: operation for uid in uids if not self.pods[uid].terminating})
+                self.most_cordoned = max(self.most_cordoned, sum(self.pods[uid].leases > 0 for uid in self.cordons))
+            case Uncordon(pod_uids=uids):
+                for uid in uids:
+                    self.cordons.pop(uid, None)
             case SetDeletionCost(pods=pods):
                 for pod in pods:
                     self._change(self.pods[pod.uid], cost=-BUSY_COST)

@@ -98,3 +98,47 @@ def test_most_schedules_do_take_workers_away_while_the_load_goes_on():
 
     assert sum(world.deployment_replicas < 8 for world in worlds) > 20
     assert all(world.deployment_replicas >= 4 for world in worlds)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(min_value=0))
+def test_workers_that_always_have_a_task_empty_and_go_and_none_is_deleted_busy(seed):
+    """Two slots, so much work that hardly a worker is ever free, and fewer of them wanted than there are."""
+    random = Random(seed)
+    size = random.randint(3, 8)
+    world = World(random, size=size, work=size, target=size // 2, slots=2, max_draining=2, flapping=True)
+
+    world.run(1500)
+
+    assert world.busy_deleted == []
+    assert world.wrong_recorded == []
+    assert world.most_cordoned <= 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(min_value=0))
+def test_in_the_end_no_cordon_is_left_whatever_was_wanted_between(seed):
+    random = Random(seed)
+    size = random.randint(3, 8)
+    world = World(random, size=size, work=size, target=size // 2, slots=2, max_draining=2, fickle=0.1, lossy=0.2)
+
+    world.run(800)
+    assert world.busy_deleted == []
+    world.settle()
+
+    staying = {pod.uid for pod in world.pods.values() if not pod.terminating}
+    assert len(staying) == world.target
+    assert not staying & world.cordons.keys()
+    assert not staying & world.fences.keys()
+
+
+def test_without_cordons_a_fleet_that_is_never_free_hardly_shrinks():
+    """The test of the tests: what cordons are there for."""
+    left = {True: 0, False: 0}
+    for seed in range(40):
+        for cordons in (True, False):
+            world = World(Random(seed), size=6, work=9, target=5, slots=2, max_draining=2 if cordons else 0)
+            world.run(1500)
+            left[cordons] += len([pod for pod in world.pods.values() if not pod.terminating])
+
+    assert left[True] < left[False]

@@ -1,4 +1,4 @@
-"""Calls to the broker: fence, unfence, and the rules of a namespace's queues."""
+"""Calls to the broker: fence, cordon, lift both, and the rules of a namespace's queues."""
 
 from collections.abc import Sequence
 from types import TracebackType
@@ -9,7 +9,16 @@ from pydantic import BaseModel, ValidationError
 
 from leadsman.wire.capabilities import CapabilitiesReply, CapabilitiesRequest, CapabilityConfig
 from leadsman.wire.problems import Problem
-from leadsman.wire.workers import FenceReply, FenceRequest, UnfenceReply, UnfenceRequest
+from leadsman.wire.workers import (
+    CordonReply,
+    CordonRequest,
+    FenceReply,
+    FenceRequest,
+    UncordonReply,
+    UncordonRequest,
+    UnfenceReply,
+    UnfenceRequest,
+)
 from leadsman_operator.broker.errors import BrokerError, BrokerUnreachableError
 from leadsman_operator.broker.token import TokenFile
 
@@ -51,6 +60,16 @@ class BrokerClient:
         """Lift fences; without an operation, whoever set them."""
         request = UnfenceRequest(operation=operation, pod_uids=list(pod_uids))
         return await self._call("POST", "/v1/workers/unfence", request, UnfenceReply)
+
+    async def cordon(self, operation: str, pod_uids: Sequence[str], ttl_seconds: float) -> CordonReply:
+        """Give the workers in these pods nothing new; they keep what they hold. Renewing is the same call."""
+        request = CordonRequest(operation=operation, pod_uids=list(pod_uids), ttl_seconds=ttl_seconds)
+        return await self._call("POST", "/v1/workers/cordon", request, CordonReply)
+
+    async def uncordon(self, pod_uids: Sequence[str], operation: str | None = None) -> UncordonReply:
+        """Lift cordons; without an operation, whoever set them."""
+        request = UncordonRequest(operation=operation, pod_uids=list(pod_uids))
+        return await self._call("POST", "/v1/workers/uncordon", request, UncordonReply)
 
     async def put_capabilities(
         self, namespace: str, generation: int, capabilities: Sequence[CapabilityConfig]

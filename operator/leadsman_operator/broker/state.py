@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from leadsman.wire.stats import CapabilityStats, FenceStats, StatsSnapshot, WorkerStats
+from leadsman.wire.stats import CapabilityStats, CordonStats, FenceStats, StatsSnapshot, WorkerStats
 
 Name = tuple[str, str]
 """Namespace and name."""
@@ -47,6 +47,8 @@ class BrokerState:
     worker_at: dict[str, float] = field(default_factory=dict)
     fences: dict[str, FenceStats] = field(default_factory=dict)
     """By pod UID."""
+    cordons: dict[str, CordonStats] = field(default_factory=dict)
+    """By pod UID."""
     _by_pool: dict[Name, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def snapshot(self, message: StatsSnapshot, now: float) -> Changed:
@@ -76,6 +78,8 @@ class BrokerState:
         }
         if {f.pod_uid for f in message.fences} != self.fences.keys():
             pools |= self._pools_of_pods({f.pod_uid for f in message.fences} ^ self.fences.keys())
+        if {c.pod_uid for c in message.cordons} != self.cordons.keys():
+            pools |= self._pools_of_pods({c.pod_uid for c in message.cordons} ^ self.cordons.keys())
         for gone in message.gone_capabilities:
             self.capabilities.pop(gone, None)
             self.sampled_at.pop(gone, None)
@@ -88,7 +92,7 @@ class BrokerState:
         """Nothing changed, and the broker lives. Raises OddSignalError."""
         self._require_continues(message)
         self._hear(message, now)
-        self.fences = {fence.pod_uid: fence for fence in message.fences}
+        self._bars(message)
         return Changed()
 
     def age_seconds(self, now: float) -> float | None:
@@ -121,7 +125,12 @@ class BrokerState:
             self.worker_at[worker.id] = now
             if worker.pool is not None:
                 self._by_pool[worker.namespace, worker.pool].add(worker.id)
+        self._bars(message)
+
+    def _bars(self, message: StatsSnapshot) -> None:
+        """Take the fences and cordons in force; every message has all of them."""
         self.fences = {fence.pod_uid: fence for fence in message.fences}
+        self.cordons = {cordon.pod_uid: cordon for cordon in message.cordons}
 
     def _drop_worker(self, identity: str) -> None:
         known = self.workers.pop(identity, None)

@@ -41,6 +41,7 @@ class EventReason(StrEnum):
     SCALED_OUT = "ScaledOut"
     SCALED_IN = "ScaledIn"
     SCALE_IN_ABANDONED = "ScaleInAbandoned"
+    CORDONED = "Cordoned"
     WRONG_VICTIM = "WrongVictim"
     BUSY_EVICTION = "BusyEviction"
     DEPLOYMENT_CREATED = "DeploymentCreated"

@@ -64,7 +64,7 @@ class Actor:
         now = asyncio.get_running_loop().time()
         agains: list[float | None] = [record.contention.take_back_in(pool.generation, now)]
         # Also before growing: a worker that is kept can take a task at once, a new one only when it has started.
-        agains.append(await self._scale_in.step(look, self._observer.fences()))
+        agains.append(await self._scale_in.step(look, self._observer.fences(), self._observer.cordons()))
         if look.decision.action is Action.SCALE_OUT and not record.contention.active:
             agains.append(await self._grow(look, look.around.deployment))
         if plan is Plan.APPLY:
@@ -75,7 +75,9 @@ class Actor:
     async def rest(self, look: Look) -> float | None:
         """Do nothing but end what was begun: lift the fences and costs of a scale-in that is not to go on."""
         still = dataclasses.replace(look.decision, action=Action.HOLD)
-        return await self._scale_in.step(dataclasses.replace(look, decision=still), self._observer.fences())
+        return await self._scale_in.step(
+            dataclasses.replace(look, decision=still), self._observer.fences(), self._observer.cordons()
+        )
 
     async def _create(self, look: Look) -> float | None:
         pool, replicas = look.pool, look.decision.replicas

@@ -193,6 +193,10 @@ class Observer:
         """Return pod UID -> operation for every fence in force."""
         return {uid: fence.operation for uid, fence in self._broker.fences.items()}
 
+    def cordons(self) -> Mapping[str, str]:
+        """Return pod UID -> operation for every cordon in force."""
+        return {uid: cordon.operation for uid, cordon in self._broker.cordons.items()}
+
     def _signal(self, leading_since: float, now: float) -> Signal | None:
         age = self._broker.age_seconds(now)
         if age is None or self._broker.epoch is None:

@@ -6,6 +6,7 @@ from typing import Any
 from leadsman_operator.kube.pods import Pace
 from leadsman_operator.reconcile.conflict import Contention
 from leadsman_operator.reconcile.startup import StartupTimes
+from leadsman_operator.scaling.cordons import Cordons
 from leadsman_operator.scaling.model import Decision, PoolMemory
 from leadsman_operator.scaling.scale_in import Idle, ScaleInState
 
@@ -40,6 +41,7 @@ class PoolRecord:
     status: StatusMemory
     memory: PoolMemory = field(default_factory=PoolMemory)
     scale_in: ScaleInState = field(default_factory=Idle)
+    cordons: Cordons = field(default_factory=Cordons)
     contention: Contention = field(default_factory=Contention)
     startup: StartupTimes = field(default_factory=StartupTimes)
     pace: Pace = field(default_factory=Pace)

@@ -20,6 +20,7 @@ from leadsman_operator.kube.events import EventReason, EventRecorder
 from leadsman_operator.kube.pods import DELETION_COST, annotate
 from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics
+from leadsman_operator.reconcile.cordons import CordonKeeper, cordon_operation
 from leadsman_operator.reconcile.look import Look
 from leadsman_operator.reconcile.pools import Pool
 from leadsman_operator.reconcile.record import PoolRecord
@@ -77,8 +78,10 @@ class ScaleInDriver:
         leadership: Leadership,
         writer: ReplicaWriter,
         events: EventRecorder,
+        cordons: CordonKeeper,
         metrics: Metrics,
     ) -> None:
+        self._cordons = cordons
         self._client = client
         self._cache = cache
         self._broker = broker
@@ -87,10 +90,10 @@ class ScaleInDriver:
         self._events = events
         self._metrics = metrics
 
-    async def step(self, look: Look, fences: Mapping[str, str]) -> float | None:
+    async def step(self, look: Look, fences: Mapping[str, str], cordons: Mapping[str, str]) -> float | None:
         """Bring the protocol as far as it gets now; return in how many seconds it wants to be called by itself.
 
-        `fences`: pod UID -> operation, of every fence in force.
+        `fences` and `cordons`: pod UID -> operation, of all that are in force.
         """
         loop = asyncio.get_running_loop()
         pool, record, around = look.pool, look.record, look.around
@@ -103,7 +106,10 @@ class ScaleInDriver:
             fences=fences,
             replica_set=around.replica_set_sample(),
             max_draining=max_draining(pool.model, look.observation.replicas),
+            cordon_operation=cordon_operation(pool.uid),
+            cordons=cordons,
         )
+        again = await self._cordons.keep(look, view)
         events: tuple[ScaleInEvent, ...] = ()
         for _ in range(_ROUNDS):
             before = record.scale_in
@@ -117,7 +123,8 @@ class ScaleInDriver:
             if not events:
                 break
         deadline = next_deadline(record.scale_in, loop.time())
-        return None if deadline is None else max(0.0, deadline - loop.time())
+        waits = (again, None if deadline is None else max(0.0, deadline - loop.time()))
+        return min((wait for wait in waits if wait is not None), default=None)
 
     async def _carry_out(self, look: Look, action: ScaleInAction) -> ScaleInEvent | None:
         match action:

@@ -58,12 +58,14 @@ def staying_workers(observation: PoolObservation) -> Iterator[WorkerSample]:
 
 
 def serving_workers(observation: PoolObservation) -> Iterator[WorkerSample]:
-    """Workers that would take a task now if they had a free slot: live, not fenced, in a pod that is ready.
+    """Workers that would take a task now if they had a free slot: live, not fenced or cordoned, in a ready pod.
 
     A pod's earlier process may still be known for a while; only the one heard last takes tasks.
     """
     not_ready = {pod.uid for pod in observation.pods if not pod.ready}
-    live = [worker for worker in staying_workers(observation) if worker.live and not worker.fenced]
+    live = [
+        worker for worker in staying_workers(observation) if worker.live and not (worker.fenced or worker.cordoned)
+    ]
     return (worker for worker in _newest(live) if worker.pod_uid not in not_ready)
 
 

@@ -134,6 +134,8 @@ class WorkerSample:
     """Heard within a lease time."""
     draining: bool = False
     fenced: bool = False
+    cordoned: bool = False
+    """It keeps what it holds and gets nothing new."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ def worker_sample(stats: WorkerStats, lease_seconds: float, elapsed_seconds: flo
         idle_seconds=0.0 if stats.leases else stats.idle_seconds + elapsed_seconds,
         last_heard_seconds=last_heard_seconds,
         live=last_heard_seconds <= lease_seconds,
-        draining=stats.state is WorkerState.DRAINING,
+        draining=stats.state in {WorkerState.DRAINING, WorkerState.DRAIN},
         fenced=stats.state is WorkerState.FENCED,
+        cordoned=stats.state is WorkerState.CORDONED,
     )

@@ -84,6 +84,10 @@ class ScaleInView:
     """None while there is none, or more than one has pods (a rollout)."""
     max_draining: int = 1
     """While so many workers that are going away still hold leases, no operation starts."""
+    cordon_operation: str = ""
+    """The one id of all cordons that this pool's scale-in sets."""
+    cordons: Mapping[str, str] = field(default_factory=dict)
+    """Pod UID -> operation, of every cordon in force at the broker (other pools' cordons do not matter)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Which workers may go: those that hold no lease, pods that are not ready first, then the longest idle.
 
-Pods that are not ready come first because the ReplicaSet controller deletes them first in any case. A worker that
+Pods that are not ready come first because the ReplicaSet controller deletes them first in any case. Among the ready
+ones those that were cordoned so that they would empty come first: they are out of service already. A worker that
 is silent, or a pod that no worker has registered from, comes last: its readiness would not follow a fence.
 """
 
@@ -55,8 +56,9 @@ def victims(
     )
 
 
-def _rank(pod: PodSample, workers: list[WorkerSample], avoid: Collection[str]) -> tuple[int, int, float, str]:
+def _rank(pod: PodSample, workers: list[WorkerSample], avoid: Collection[str]) -> tuple[int, int, int, float, str]:
     live = [worker for worker in workers if worker.live]
     answers = bool(live) and pod.uid not in avoid
     idle = min((worker.idle_seconds for worker in live), default=0.0)
-    return (int(pod.ready), int(pod.ready and not answers), -idle, pod.uid)
+    cordoned = any(worker.cordoned for worker in live)
+    return (int(pod.ready), int(pod.ready and not answers), int(not cordoned), -idle, pod.uid)
