@@ -13,6 +13,7 @@ from leadsman import __version__
 from leadsman.cli.cost import cost
 from leadsman.cli.dlq import dlq
 from leadsman.cli.exits import Exit, exit_code
+from leadsman.cli.explain import explain
 from leadsman.cli.output import print_error
 from leadsman.cli.pipes import ReaderGoneError
 from leadsman.cli.queues import queues
@@ -31,6 +32,7 @@ program.command()(worker)
 program.command()(queues)
 program.command()(cost)
 program.add_typer(dlq, name="dlq")
+program.add_typer(explain, name="explain")
 program.add_typer(tasks, name="tasks")
 
 
