@@ -251,14 +251,18 @@ def test_the_openapi_document_describes_every_call(broker):
         "/v1/namespaces/{namespace}/leases/ack",
         "/v1/namespaces/{namespace}/leases/nack",
         "/v1/namespaces/{namespace}/leases/release",
+        "/v1/namespaces/{namespace}/leases/once",
         "/v1/namespaces/{namespace}/capabilities",
         "/v1/namespaces/{namespace}/capabilities/{name}/dead",
         "/v1/namespaces/{namespace}/capabilities/{name}/redrive",
+        "/v1/namespaces/{namespace}/cost",
         "/v1/namespaces/{namespace}/stats",
         "/v1/stats",
         "/v1/stats/stream",
         "/v1/workers/fence",
         "/v1/workers/unfence",
+        "/v1/workers/cordon",
+        "/v1/workers/uncordon",
     }
     schemas = document["components"]["schemas"]
     assert schemas["TaskSubmit"]["properties"]["class"]
