@@ -26,6 +26,7 @@ from leadsman_broker.core.rows import (
     NamespaceRow,
     Needs,
     OnceRow,
+    PauseRow,
     Standing,
     TotalsRow,
 )
@@ -227,6 +228,7 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
             fences={"pod": FenceRow("pod", "op", 900.0), "none": None},
             cordons={pod: CordonRow(pod, "op", 800.0, pod == "asked") for pod in ("asked", "kept")}
             | {"none": None},
+            pauses={key: PauseRow(*key, 700.0, "why"), ("never", "paused"): None},
             totals={key: TotalsRow(*range(1, len(TotalsRow._fields) + 1))},
             service_times={key: (1.5, 2.25)},
         )
@@ -237,6 +239,7 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
     assert stored.namespaces == [NamespaceRow(NAMESPACE, 4, (rules,), (CapabilityConfig(name="old"),))]
     assert stored.fences == [FenceRow("pod", "op", 900.0)]
     assert sorted(stored.cordons) == [CordonRow("asked", "op", 800.0, True), CordonRow("kept", "op", 800.0, False)]
+    assert stored.pauses == [PauseRow(*key, 700.0, "why")]
     assert stored.totals == {key: TotalsRow(*range(1, len(TotalsRow._fields) + 1))}
     assert stored.service_times == {key: (1.5, 2.25)}
     assert store.deliveries([task_id(1)])[task_id(1)].checkpoint == b"at 1"
@@ -281,20 +284,24 @@ def test_a_step_of_many_tasks_is_written_whole_and_each_task_as_itself(reopen, m
     assert {key[3] for key in store.read(Needs(keys=keys)).keys} == {f"k{row.seq}" for row in half}
 
 
-def test_a_lifted_fence_or_cordon_and_a_forgotten_queue_are_gone(reopen):
+def test_a_lifted_fence_cordon_or_pause_and_a_forgotten_queue_are_gone(reopen):
     key = (NAMESPACE, CAPABILITY)
     store = reopen()
     store.commit(
         Changes(
             fences={"pod": FenceRow("pod", "op", 900.0)},
             cordons={"pod": CordonRow("pod", "op", 900.0, False)},
+            pauses={key: PauseRow(*key, 700.0, "")},
             totals={key: TotalsRow(1)},
             service_times={key: (1.0,)},
         )
     )
-    store.commit(Changes(fences={"pod": None}, cordons={"pod": None}, forgotten=[key, ("never", "seen")]))
+    store.commit(
+        Changes(fences={"pod": None}, cordons={"pod": None}, pauses={key: None}, forgotten=[key, ("never", "seen")])
+    )
     stored = reopen().load()
-    assert (stored.fences, stored.cordons, stored.totals, stored.service_times) == ([], [], {}, {})
+    assert (stored.fences, stored.cordons, stored.pauses) == ([], [], [])
+    assert (stored.totals, stored.service_times) == ({}, {})
 
 
 @pytest.mark.parametrize("payload", [b"null", b"", b'"\\u0000\\ud800"', b"\x00\xff" * 9, b"x" * 1_000_000])

@@ -16,6 +16,7 @@ def check(core: Core) -> None:
     check_counts(core)
     check_holders(core)
     check_fences(core)
+    check_pauses(core)
     check_nothing_waits_in_vain(core)
 
 
@@ -74,6 +75,12 @@ def check_fences(core: Core) -> None:
             assert worker.call is None
 
 
+def check_pauses(core: Core) -> None:
+    """A queue is paused exactly while someone paused it."""
+    for key, queue in core.state.queues.items():
+        assert queue.paused == (key in core.state.pauses)
+
+
 def check_nothing_waits_in_vain(core: Core) -> None:
     """No ready task is left beside a waiting call that may take it."""
     state = core.state
@@ -82,7 +89,7 @@ def check_nothing_waits_in_vain(core: Core) -> None:
             continue
         for capability in call.capabilities:
             queue = state.queues.get((call.worker.key[0], capability))
-            if queue is not None and call.takes(capability):
+            if queue is not None and not queue.paused and call.takes(capability):
                 assert queue.open.total == 0
                 assert queue.suspects.total == 0 or call.worker.leases
 
@@ -102,7 +109,7 @@ def picture(core: Core) -> dict[str, Any]:
         key: {
             "counts": (queue.ready, queue.delayed, queue.leased, queue.dead, queue.backing_off),
             "tenants": queue.depth_by_tenant,
-            "rules": (queue.configured, queue.rules),
+            "rules": (queue.configured, queue.rules, queue.paused),
             "totals": queue.totals.row()._replace(refused=0),
         }
         for key, queue in state.queues.items()

@@ -315,3 +315,17 @@ def test_what_was_spent_is_shown_by_tenant_and_by_queue(broker, client, start_wo
     wrong = run("cost", "--since", "yesterday")
     assert wrong.returncode == 2
     assert "write 90s, 30m, 24h or 7d" in wrong.stderr
+
+
+def test_pause_and_resume_say_what_they_did(run, client, start_worker, broker):
+    paused = run("pause", "echo", "--reason", "provider down")
+    assert (paused.returncode, paused.stdout) == (OK, "echo paused (provider down)\n")
+    assert run("pause", "echo").stdout == "echo was paused already (provider down)\n"
+    start_worker(broker.url, capabilities=["echo"])
+    task = client.submit("echo", 1).id
+    assert "echo (paused)" in run("queues").stdout
+    (resumed,) = lines(run("resume", "echo", "--json").stdout)
+    assert resumed == {"name": "echo", "paused": False, "changed": True, "reason": ""}
+    assert client.result(task, timeout_seconds=30) == 1
+    unknown = run("pause", "typo")
+    assert (unknown.returncode, "typo" in unknown.stderr) == (ERROR, True)

@@ -227,6 +227,15 @@ class CoreMachine(RuleBasedStateMachine):
     def uncordon(self, name):
         self.run(c.Uncordon((name,)))
 
+    @rule(capability=st.sampled_from(QUEUES))
+    def pause(self, capability):
+        self.run(c.Pause(NAMESPACE, capability))
+        assert self.rig.stats(capability).leasable == 0
+
+    @rule(capability=st.sampled_from(QUEUES))
+    def resume(self, capability):
+        self.run(c.Resume(NAMESPACE, capability))
+
     @rule(data=st.data())
     def abandon(self, data):
         waiting = sorted(self.rig.core.state.calls)

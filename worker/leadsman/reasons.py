@@ -22,6 +22,7 @@ class Reason(StrEnum):
     CAPABILITY_NOT_SERVED = "CapabilityNotServed"
     UNKNOWN_CAPABILITY = "UnknownCapability"
     TEMPLATE_REFUSED = "TemplateRefused"
+    CAPABILITY_PAUSED = "CapabilityPaused"
     BACKOFF = "Backoff"
     DELAYED = "Delayed"
     SIGNAL_LOST = "SignalLost"

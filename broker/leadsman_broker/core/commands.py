@@ -167,6 +167,23 @@ class Redrive:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Lease nothing of a capability until it is resumed. Answer: `Paused`."""
+
+    namespace: str
+    capability: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Lift a pause. Answer: `Paused`."""
+
+    namespace: str
+    capability: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fence:
     """Take pods out of service if they hold nothing; the same operation renews. Answer: `list[Fenced]`."""
 
@@ -229,6 +246,8 @@ Command = (
     | Once
     | Cancel
     | Redrive
+    | Pause
+    | Resume
     | Fence
     | Unfence
     | Cordon

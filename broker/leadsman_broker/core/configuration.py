@@ -50,6 +50,7 @@ def _put(state: "State", key: tuple[str, str], rules: CapabilityConfig) -> None:
     queue = state.queues.get(key)
     if queue is None:
         queue = state.queues[key] = Queue(key, rules, configured=True)
+        queue.paused = key in state.pauses
         state.queue_changed(queue, urgent=True)
         for call in [*state.calls.values()]:  # workers may have been waiting for it
             if call.worker.key[0] == key[0] and key[1] in call.capabilities:

@@ -33,6 +33,7 @@ from leadsman_broker.core.idempotency import key_of
 from leadsman_broker.core.ids import parse_token, seq_of
 from leadsman_broker.core.leases import STALL_SHARE, extend_after_stall
 from leadsman_broker.core.outbox import Outbox
+from leadsman_broker.core.pausing import pause, resume
 from leadsman_broker.core.randomness import Randomness
 from leadsman_broker.core.remembering import once
 from leadsman_broker.core.renewals import heartbeat
@@ -58,6 +59,8 @@ RULES: dict[type, Apply] = {
     c.Once: once,
     c.Cancel: cancel,
     c.Redrive: redrive,
+    c.Pause: pause,
+    c.Resume: resume,
     c.Fence: fence,
     c.Unfence: unfence,
     c.Cordon: cordon,

@@ -22,7 +22,7 @@ def dispatch(state: "State") -> None:
         key = next(iter(state.hot))
         del state.hot[key]
         queue = state.queues.get(key)
-        if queue is not None and queue.ready:
+        if queue is not None and queue.ready and not queue.paused:
             _serve(state, queue, served)
     for call in served.values():
         end(state, call)

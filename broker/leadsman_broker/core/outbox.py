@@ -13,6 +13,7 @@ from leadsman_broker.core.rows import (
     LedgerRow,
     NamespaceRow,
     OnceRow,
+    PauseRow,
     PurgedRow,
     QueueKey,
 )
@@ -34,6 +35,7 @@ class Outbox:
         "namespaces",
         "new",
         "once",
+        "pauses",
         "purged",
         "revived",
         "service_times",
@@ -53,6 +55,7 @@ class Outbox:
         self.namespaces: dict[str, NamespaceRow] = {}
         self.fences: dict[str, FenceRow | None] = {}
         self.cordons: dict[str, CordonRow | None] = {}
+        self.pauses: dict[QueueKey, PauseRow | None] = {}
         self.totals: set[Queue] = set()
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
         self.forgotten: list[QueueKey] = []
@@ -105,6 +108,7 @@ class Outbox:
             namespaces=self.namespaces,
             fences=self.fences,
             cordons=self.cordons,
+            pauses=self.pauses,
             totals={queue.key: queue.totals.row() for queue in self.totals},
             service_times=self.service_times,
             forgotten=self.forgotten,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 def can_serve(queue: Queue, worker: WorkerRow) -> bool:
     """Say whether the queue has a ready task that this worker may have."""
+    if queue.paused:
+        return False
     return bool(queue.open.total or (queue.suspects.total and not worker.leases))
 
 

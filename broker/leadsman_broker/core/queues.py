@@ -33,7 +33,9 @@ class Queue:
         "key",
         "leased",
         "open",
+        "paused",
         "picks",
+        "resumed_at",
         "rules",
         "service_times",
         "suspects",
@@ -46,6 +48,9 @@ class Queue:
         self.rules = rules
         self.configured = configured
         """False: no longer listed, kept for the tasks it holds; it takes no new work."""
+        self.paused = False
+        """Nothing is leased from it. `resumed_at` is when it last could not be, for the age of what waits."""
+        self.resumed_at = 0.0
         self.open = Shelf(suspect=False)
         """Ready tasks that any worker may have."""
         self.suspects = Shelf(suspect=True)

@@ -27,6 +27,8 @@ def restore(state: "State", stored: Stored) -> None:
     for cordon in stored.cordons:
         state.cordons[cordon.pod_uid] = cordon
         state.alarms.sooner("cordons", cordon.expires_at)
+    for pause in stored.pauses:
+        state.pauses[pause.namespace, pause.capability] = pause
     for namespace in stored.namespaces:
         state.namespaces[namespace.namespace] = namespace
         for rules in namespace.capabilities:
@@ -71,6 +73,7 @@ def _queue(
     if queue is None:
         rules = rules if rules is not None else CapabilityConfig(name=key[1])
         queue = state.queues[key] = Queue(key, rules, configured=configured)
+        queue.paused = key in state.pauses
     return queue
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from leadsman.wire.leases import LeaseStatus, WorkerState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman.wire.workers import CordonOutcome, FenceOutcome
+from leadsman_broker.core.rows import PauseRow
 
 SATURATED = "pool saturated"
 """The seed's word for a refusal for depth."""
@@ -143,6 +144,15 @@ class Redriven:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """`pause` is the one in force, None: not paused. `known` false: there is no such capability."""
+
+    pause: PauseRow | None
+    changed: bool = False
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced:
     """What became of one fence; `operation` is the one in force."""
 
@@ -186,6 +196,7 @@ Result = (
     | Onced
     | Cancelled
     | list[Redriven]
+    | Paused
     | list[Fenced]
     | list[Cordoned]
     | list[bool]

@@ -169,6 +169,15 @@ class CordonRow(NamedTuple):
     drain: bool
 
 
+class PauseRow(NamedTuple):
+    """A pause in force; kept apart from the configuration, which is pushed anew at any time."""
+
+    namespace: str
+    capability: str
+    at: float
+    reason: str
+
+
 class NamespaceRow(NamedTuple):
     """The configuration of a namespace."""
 
@@ -300,6 +309,8 @@ class Changes:
     """Pod UID -> fence in force, None: lifted."""
     cordons: dict[str, CordonRow | None] = field(default_factory=dict)
     """Pod UID -> cordon in force, None: lifted."""
+    pauses: dict[QueueKey, PauseRow | None] = field(default_factory=dict)
+    """Queue -> pause in force, None: resumed."""
     totals: dict[QueueKey, TotalsRow] = field(default_factory=dict)
     service_times: dict[QueueKey, tuple[float, ...]] = field(default_factory=dict)
     """Newest last. Written at most every few seconds per queue: losing the newest few in a crash is harmless."""
@@ -322,6 +333,7 @@ class Changes:
             or self.namespaces
             or self.fences
             or self.cordons
+            or self.pauses
             or self.totals
             or self.service_times
             or self.forgotten
@@ -342,6 +354,7 @@ class Stored:
     namespaces: list[NamespaceRow] = field(default_factory=list)
     fences: list[FenceRow] = field(default_factory=list)
     cordons: list[CordonRow] = field(default_factory=list)
+    pauses: list[PauseRow] = field(default_factory=list)
     totals: dict[QueueKey, TotalsRow] = field(default_factory=dict)
     service_times: dict[QueueKey, tuple[float, ...]] = field(default_factory=dict)
     running: list[LedgerRow] = field(default_factory=list)

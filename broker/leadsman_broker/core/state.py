@@ -5,7 +5,7 @@ from leadsman_broker.core.outbox import Outbox
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.randomness import Randomness
 from leadsman_broker.core.results import Answer
-from leadsman_broker.core.rows import CordonRow, FenceRow, Loaded, NamespaceRow, QueueKey, WorkerKey
+from leadsman_broker.core.rows import CordonRow, FenceRow, Loaded, NamespaceRow, PauseRow, QueueKey, WorkerKey
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.core.tasks import TaskRow
 from leadsman_broker.core.waiting import Call
@@ -33,6 +33,7 @@ class State:
         "next_seq",
         "now",
         "out",
+        "pauses",
         "pods",
         "queues",
         "rand",
@@ -55,6 +56,8 @@ class State:
         """Live tasks by seq."""
         self.queues: dict[QueueKey, Queue] = {}
         self.namespaces: dict[str, NamespaceRow] = {}
+        self.pauses: dict[QueueKey, PauseRow] = {}
+        """Also of queues that are gone: one that comes back is still paused."""
         self.workers: dict[WorkerKey, WorkerRow] = {}
         self.pods: dict[str, set[WorkerKey]] = {}
         self.fences: dict[str, FenceRow] = {}

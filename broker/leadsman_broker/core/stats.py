@@ -18,7 +18,13 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
     queue.count_soon(tasks, now)
     due = queue.next_due(tasks)
     since = queue.oldest_since(tasks)
+    open_now = 0 if queue.paused else queue.ready
+    if queue.paused:
+        since = None
+    elif since is not None:
+        since = max(since, queue.resumed_at)
     blocked = {Reason.DELAYED: queue.delayed - queue.backing_off, Reason.BACKOFF: queue.backing_off}
+    blocked[Reason.CAPABILITY_PAUSED] = queue.ready - open_now
     totals = queue.totals
     return CapabilityStats(
         namespace=queue.key[0],
@@ -27,9 +33,9 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
         delayed=queue.delayed,
         leased=queue.leased,
         dead=queue.dead,
-        waiting=queue.ready,
-        leasable=queue.ready,
-        due_soon=queue.due_soon,
+        waiting=open_now,
+        leasable=open_now,
+        due_soon=0 if queue.paused else queue.due_soon,
         next_due_seconds=None if due is None else max(0.0, due - now),
         oldest_age_seconds=None if since is None else max(0.0, now - since),
         service_seconds=queue.service_times.mean(),
@@ -41,6 +47,7 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
         refused_total=totals.refused,
         no_progress_total=totals.no_progress,
         configured=queue.configured,
+        paused=queue.paused,
     )
 
 

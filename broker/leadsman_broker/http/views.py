@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from pydantic_core import from_json, to_json
 
+from leadsman.wire.capabilities import PauseReply
 from leadsman.wire.costs import UsageView
 from leadsman.wire.dead_letters import RedriveResult
 from leadsman.wire.leases import HeartbeatReply, HeartbeatResult
@@ -22,6 +23,7 @@ from leadsman_broker.core.results import (
     Granted,
     HeartbeatOutcome,
     Onced,
+    Paused,
     Redriven,
     Saturated,
     Settled,
@@ -83,6 +85,18 @@ def fence_result(fenced: Fenced) -> FenceResult:
     """Return the answer for one pod."""
     return FenceResult(
         pod_uid=fenced.pod_uid, outcome=fenced.outcome, leases=fenced.leases, operation=fenced.operation
+    )
+
+
+def pause_reply(name: str, paused: Paused) -> PauseReply:
+    """Return where a capability stands."""
+    pause = paused.pause
+    return PauseReply(
+        name=name,
+        paused=pause is not None,
+        changed=paused.changed,
+        reason=pause.reason if pause is not None else "",
+        since=pause.at if pause is not None else None,
     )
 
 

@@ -45,6 +45,9 @@ class BrokerCollector(Collector):
         oldest = GaugeMetricFamily(
             "leadsman_queue_oldest_age_seconds", "Age of the oldest ready task; 0 when none waits", labels=_QUEUE
         )
+        paused = GaugeMetricFamily(
+            "leadsman_queue_paused", "1 while nothing of it is leased, until someone resumes it", labels=_QUEUE
+        )
         service = GaugeMetricFamily(
             "leadsman_queue_service_seconds", "Mean service time of the last completions", labels=_QUEUE
         )
@@ -56,13 +59,14 @@ class BrokerCollector(Collector):
             for state in ("ready", "delayed", "leased", "dead"):
                 tasks.add_metric((*key, state), getattr(stats, state))
             waiting.add_metric(key, stats.waiting)
+            paused.add_metric(key, int(stats.paused))
             leasable.add_metric(key, stats.leasable)
             oldest.add_metric(key, stats.oldest_age_seconds or 0.0)
             if stats.service_seconds is not None:
                 service.add_metric(key, stats.service_seconds)
             for reason, count in stats.blocked.items():
                 blocked.add_metric((*key, reason), count)
-        yield from (tasks, waiting, leasable, blocked, oldest, service)
+        yield from (tasks, waiting, leasable, blocked, oldest, paused, service)
 
     def _totals(self) -> Iterator[Metric]:
         events = CounterMetricFamily(

@@ -25,6 +25,7 @@ from leadsman_broker.core.rows import (
     Loaded,
     NamespaceRow,
     Needs,
+    PauseRow,
     PurgedRow,
     QueueKey,
     Stored,
@@ -67,6 +68,7 @@ class MemoryTables:
         self.namespaces: dict[str, NamespaceRow] = {}
         self.fences: dict[str, FenceRow] = {}
         self.cordons: dict[str, CordonRow] = {}
+        self.pauses: dict[QueueKey, PauseRow] = {}
         self.totals: dict[QueueKey, TotalsRow] = {}
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
         self.ledger: dict[AttemptKey, LedgerRow] = {}
@@ -96,6 +98,7 @@ class MemoryStore:
             namespaces=[*tables.namespaces.values()],
             fences=[*tables.fences.values()],
             cordons=[*tables.cordons.values()],
+            pauses=[*tables.pauses.values()],
             totals=dict(tables.totals),
             service_times=dict(tables.service_times),
             running=[row for row in tables.ledger.values() if row.outcome is AttemptOutcome.RUNNING],
@@ -247,6 +250,11 @@ class MemoryStore:
                 tables.cordons.pop(pod_uid, None)
             else:
                 tables.cordons[pod_uid] = cordon
+        for queue, pause in changes.pauses.items():
+            if pause is None:
+                tables.pauses.pop(queue, None)
+            else:
+                tables.pauses[queue] = pause
         tables.totals.update(changes.totals)
         tables.service_times.update(changes.service_times)
         for key in changes.forgotten:

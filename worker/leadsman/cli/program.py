@@ -15,6 +15,7 @@ from leadsman.cli.dlq import dlq
 from leadsman.cli.exits import Exit, exit_code
 from leadsman.cli.explain import explain
 from leadsman.cli.output import print_error
+from leadsman.cli.pausing import pause, resume
 from leadsman.cli.pipes import ReaderGoneError
 from leadsman.cli.queues import queues
 from leadsman.cli.submit import submit
@@ -31,6 +32,8 @@ program.command()(submit)
 program.command()(worker)
 program.command()(queues)
 program.command()(cost)
+program.command()(pause)
+program.command()(resume)
 program.add_typer(dlq, name="dlq")
 program.add_typer(explain, name="explain")
 program.add_typer(tasks, name="tasks")

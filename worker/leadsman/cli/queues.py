@@ -70,13 +70,19 @@ def _view(client: Client, snapshot: StatsSnapshot) -> Group:
     return Group(table(_COLUMNS, rows, right=_NUMBERS))
 
 
+def _name(queue: CapabilityStats) -> str:
+    if not queue.configured:
+        return f"{queue.name} (no Capability)"
+    return f"{queue.name} (paused)" if queue.paused else queue.name
+
+
 def _row(queue: CapabilityStats, workers: list[WorkerStats]) -> list[str]:
     serving = [worker for worker in workers if queue.name in worker.capabilities]
     active = [worker for worker in serving if worker.state is WorkerState.ACTIVE]
     held = sum(worker.leases for worker in active)
     count = f"{len(active)}" if len(active) == len(serving) else f"{len(active)}+{len(serving) - len(active)}"
     return [
-        queue.name if queue.configured else f"{queue.name} (no Capability)",
+        _name(queue),
         str(queue.ready),
         str(queue.delayed),
         str(queue.leased),

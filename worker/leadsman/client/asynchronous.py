@@ -16,6 +16,7 @@ from leadsman.connection.http import HttpConnection, HttpReply
 from leadsman.connection.replies import is_temporary, parse
 from leadsman.errors import LeadsmanError, Submission, TaskFailedError, WaitTimeoutError
 from leadsman.wire.base import MAX_BATCH
+from leadsman.wire.capabilities import PauseReply, PauseRequest
 from leadsman.wire.costs import CostBy, CostReport
 from leadsman.wire.dead_letters import RedriveReply, RedriveRequest, RedriveResult
 from leadsman.wire.problems import ProblemCode
@@ -222,6 +223,15 @@ class Client:
         query = {name: value for name, value in wanted.items() if value is not None}
         query |= {"by": by.value, "since_seconds": str(since_seconds), "limit": str(limit)}
         return await self._read(CostReport, "cost", query=query)
+
+    async def pause(self, capability: str, *, reason: str = "") -> PauseReply:
+        """Lease nothing of a capability until it is resumed; what runs goes on. Raises NotFoundError."""
+        content = PauseRequest(reason=reason).model_dump_json().encode()
+        return self._parsed(PauseReply, await self._call("POST", ("capabilities", capability, "pause"), content))
+
+    async def resume(self, capability: str) -> PauseReply:
+        """Lease a paused capability again. Raises NotFoundError."""
+        return self._parsed(PauseReply, await self._call("POST", ("capabilities", capability, "resume"), b""))
 
     async def stats(self) -> StatsSnapshot:
         """Return the namespace's queues and workers in one sample."""

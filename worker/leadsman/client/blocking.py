@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from leadsman.client.asynchronous import Client
 from leadsman.connection.address import Address, resolve
+from leadsman.wire.capabilities import PauseReply
 from leadsman.wire.costs import CostBy, CostReport
 from leadsman.wire.dead_letters import RedriveResult
 from leadsman.wire.stats import StatsSnapshot
@@ -192,6 +193,16 @@ class SyncClient:
                 by, since_seconds=since_seconds, capability=capability, tenant=tenant, run=run, limit=limit
             )
         )
+
+    def pause(self, capability: str, *, reason: str = "") -> PauseReply:
+        """Lease nothing of a capability until it is resumed; what runs goes on. Raises NotFoundError."""
+        engine = self._ready()
+        return engine.run(engine.client.pause(capability, reason=reason))
+
+    def resume(self, capability: str) -> PauseReply:
+        """Lease a paused capability again. Raises NotFoundError."""
+        engine = self._ready()
+        return engine.run(engine.client.resume(capability))
 
     def stats(self) -> StatsSnapshot:
         """Return the namespace's queues and workers in one sample."""

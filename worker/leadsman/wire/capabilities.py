@@ -36,6 +36,25 @@ class CapabilityConfig(Request):
     """How long the serving pools' pods take to start; delayed work due within it counts as `due_soon`."""
 
 
+class PauseRequest(Request):
+    """Lease nothing of a capability any more, until it is resumed. What is leased goes on; new work is accepted."""
+
+    reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f]*$")] = ""
+    """For whoever wonders later; shown with the queue."""
+
+
+class PauseReply(Reply):
+    """Where a capability stands after a pause or a resume, durable before the reply."""
+
+    name: str
+    paused: bool
+    changed: bool
+    """False when it stood so already; a pause then keeps its reason and time."""
+    reason: str = ""
+    since: float | None = None
+    """Broker wall clock, seconds since the epoch, for people to read."""
+
+
 class CapabilitiesRequest(Request):
     """The full set of one namespace. An older generation than the one known is ignored."""
 

@@ -36,6 +36,8 @@ class CapabilityStats(Reply):
     no_progress_total: int = 0
     """Attempts whose lease was not renewed because they showed no progress."""
     configured: bool = True
+    paused: bool = False
+    """Nothing of it is leased until someone resumes it."""
 
 
 class WorkerStats(Reply):

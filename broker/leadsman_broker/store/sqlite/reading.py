@@ -16,6 +16,7 @@ from leadsman_broker.core.rows import (
     Loaded,
     NamespaceRow,
     Needs,
+    PauseRow,
     PurgedRow,
     Stored,
     TotalsRow,
@@ -53,6 +54,7 @@ class Reader:
                 CordonRow(pod_uid, operation, expires_at, bool(drain))
                 for pod_uid, operation, expires_at, drain in self._db.execute(SQL["load_cordons"])
             ],
+            pauses=[PauseRow(*row) for row in self._db.execute(SQL["load_pauses"])],
             totals={queues[row[0]]: TotalsRow(*row[1:]) for row in self._db.execute(SQL["load_totals"])},
             service_times={
                 queues[queue]: encoding.seconds_from(blob)

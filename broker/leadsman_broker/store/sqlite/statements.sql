@@ -154,6 +154,13 @@ ON CONFLICT (pod_uid) DO UPDATE SET
 -- name: drop_cordon
 DELETE FROM cordons WHERE pod_uid = ?
 
+-- name: put_pause
+INSERT INTO pauses (namespace, capability, at, reason) VALUES (?, ?, ?, ?)
+ON CONFLICT (namespace, capability) DO UPDATE SET at = excluded.at, reason = excluded.reason
+
+-- name: drop_pause
+DELETE FROM pauses WHERE namespace = ? AND capability = ?
+
 -- name: put_totals
 INSERT INTO totals (
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
@@ -197,6 +204,9 @@ SELECT pod_uid, operation, expires_at FROM fences
 
 -- name: load_cordons
 SELECT pod_uid, operation, expires_at, drain FROM cordons
+
+-- name: load_pauses
+SELECT namespace, capability, at, reason FROM pauses
 
 -- name: load_totals
 SELECT

@@ -130,6 +130,11 @@ def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
             db.execute(SQL["drop_cordon"], (pod_uid,))
         else:
             db.execute(SQL["put_cordon"], tuple(cordon))
+    for queue, pause in changes.pauses.items():
+        if pause is None:
+            db.execute(SQL["drop_pause"], queue)
+        else:
+            db.execute(SQL["put_pause"], tuple(pause))
     for key, totals in changes.totals.items():
         db.execute(SQL["put_totals"], (ids.of(db, key), *totals))
     for key, seconds in changes.service_times.items():
