@@ -1,4 +1,4 @@
-"""Everything the core can be told: one frozen dataclass per command, and nothing else.
+"""Everything the core can be told: one frozen class per command, and nothing else.
 
 Payloads, checkpoints and results travel as the bytes of a JSON text; the core never parses them. Durations are
 seconds. What a command answers is in `leadsman_broker.core.results`.
@@ -6,14 +6,14 @@ seconds. What a command answers is in `leadsman_broker.core.results`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskClass
 from leadsman_broker.core.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
+class NewTask(NamedTuple):
     """One task to enqueue. `payload` is JSON text; `fingerprint` (see `core.fingerprint`) is needed with a key."""
 
     capability: str
@@ -103,8 +103,7 @@ class Heartbeat:
     leases: tuple[Beat, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(NamedTuple):
     """The task is done; `result` is JSON text or None. Answer: `Settled`."""
 
     namespace: str

@@ -1,9 +1,11 @@
-"""What the core answers: one frozen dataclass per kind of result.
+"""What the core answers: one frozen class per kind of result.
 
-The shell turns them into wire models; nothing here knows HTTP.
+The shell turns them into wire models; nothing here knows HTTP. Those of which there is one per task are named
+tuples, which are made in half the time.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from leadsman.wire.leases import LeaseStatus, WorkerState
 from leadsman.wire.tasks import TaskClass, TaskState
@@ -14,8 +16,7 @@ SATURATED = "pool saturated"
 """The seed's word for a refusal for depth."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(NamedTuple):
     """The task is in; `duplicate` when its idempotency key was known, `state` then is what became of that task."""
 
     id: str
@@ -45,8 +46,7 @@ class Refused:
 SubmitOutcome = Accepted | Saturated | Refused
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(NamedTuple):
     """One lease given. Handler name, payload, checkpoint and trace come from `Store.deliveries`."""
 
     token: str
@@ -69,8 +69,7 @@ class Granted:
     unreachable_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The end of a lease call: what it got (maybe nothing) and what the broker wants of the worker."""
 
     call: int
@@ -95,8 +94,7 @@ class HeartbeatOutcome:
     leases: tuple[BeatOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """The answer of ack, nack and release.
 
     `ok` false comes with a `code`: `lease_lost`, `already_settled`, `unknown_task`, `result_too_large` or
