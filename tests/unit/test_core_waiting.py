@@ -5,6 +5,7 @@ import pytest
 from core_rig import CAPABILITY, NAMESPACE, Rig
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.leases import WorkerState
+from leadsman.wire.tasks import TaskState
 from leadsman_broker.core import commands as c
 
 
@@ -250,3 +251,26 @@ def test_a_silent_worker_that_still_waits_is_not_forgotten():
     rig.park("w1", wait=600.0)
     rig.wait(500)
     assert rig.worker("w1").parked
+
+
+def test_a_repeated_call_gets_its_leases_renewed():
+    rig = Rig()
+    task = rig.submit()
+    first = rig.lease_one(attempt="a")
+    rig.wait(29.0)
+
+    again = rig.lease_one(attempt="a", held=[first.token])
+    rig.wait(29.0)
+
+    assert (again.token, again.expires_at) == (first.token, first.expires_at + 29.0)
+    assert rig.row(task.id).lease is not None
+
+
+def test_a_repeated_call_is_not_given_what_the_same_step_takes_back():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, attempt_timeout_seconds=15.0))
+    task = rig.submit(ttl_seconds=8.0)
+    rig.lease_one(attempt="a")
+    rig.freeze(200.0)
+
+    assert rig.lease(attempt="a") == []
+    assert rig.record(task.id).state_at(rig.now) is TaskState.EXPIRED

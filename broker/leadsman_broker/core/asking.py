@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from leadsman.wire.leases import WorkerState
 from leadsman_broker.core.commands import Abandon, Lease
 from leadsman_broker.core.ids import parse_token
-from leadsman_broker.core.leases import describe, give_back_missing
+from leadsman_broker.core.leases import attempt_end, describe, give_back_missing, reclaim, renew
 from leadsman_broker.core.results import Answer
 from leadsman_broker.core.settlements import leased_task
 from leadsman_broker.core.waiting import Call, end, park, withdraw
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def lease(state: "State", command: Lease) -> None:
     """Park a lease call; `dispatch` answers it. A worker that may get nothing is answered at once.
 
-    Repeating an `attempt_id` that was given leases returns those still held, with the same tokens.
+    Repeating an `attempt_id` that was given leases returns those still held, renewed, with the same tokens.
     """
     worker = hear(state, command.worker, command.capabilities, command.slots)
     if worker.leases:
@@ -49,9 +49,15 @@ def _repeat(state: "State", worker: WorkerRow, command: Lease) -> None:
     granted = []
     for seq in sorted(worker.leases):
         row = state.tasks[seq]
-        if row.lease is not None and row.lease.attempt_id == command.attempt_id:
-            row.lease.sent_at = state.now
-            granted.append(describe(row, state.now))
+        lease = row.lease
+        if lease is None or lease.attempt_id != command.attempt_id:
+            continue
+        if state.now >= attempt_end(row, lease):
+            reclaim(state, row)  # else the reply would give what the timers of this step take
+            continue
+        lease.sent_at = state.now
+        renew(state, row, lease)
+        granted.append(describe(row, state.now))
     state.answers.append(Answer(command.call, worker.state, tuple(granted)))
 
 
