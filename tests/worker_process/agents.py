@@ -346,3 +346,92 @@ async def rate_limited(ctx: Context):
     if len(journal.entries("ran", ctx.task_id)) == 1:
         raise RateLimited("slow down", after_s=0.1)
     return ctx.attempt
+
+
+def charge(ctx):
+    note(ctx, "charged", ctx.idempotency_key)
+    return {"receipt": ctx.attempt}
+
+
+@app.task("once")
+async def pay_once(ctx: Context):
+    """Pays in two ways at once, then waits at a gate in the first attempt and dies there."""
+
+    async def slowly():
+        await asyncio.sleep(0)
+        return charge(ctx)
+
+    first, same = await asyncio.gather(ctx.once("card", slowly), ctx.once("card", slowly))
+    assert first == same
+    if ctx.attempt == 1:
+        note(ctx, "holding")
+        await pass_gate(ctx.payload)
+    return first
+
+
+@app.task("once", name="sync")
+def pay_once_sync(ctx: SyncContext):
+    receipt = ctx.once("card", lambda: charge(ctx))
+    if ctx.attempt == 1:
+        raise ValueError("after the effect")
+    return receipt
+
+
+@app.task("once", name="isolated", isolation="process")
+async def pay_once_isolated(ctx: Context):
+    receipt = await ctx.once("card", lambda: charge(ctx))
+    if ctx.attempt == 1:
+        os._exit(1)
+    return receipt
+
+
+@app.task("once", name="cancelled")
+async def pay_and_be_cancelled(ctx: Context):
+    """Is told to stop while the record of its effect is under way."""
+    paying = asyncio.ensure_future(ctx.once("card", lambda: charge(ctx)))
+    if ctx.attempt > 1 or len(journal.entries("charged", ctx.task_id)):
+        return await paying
+    while not journal.entries("charged", ctx.task_id):  # noqa: ASYNC110  a file, not an event of this loop
+        await asyncio.sleep(0)
+    paying.cancel()
+    raise Release("stopped in the middle")
+
+
+@app.task("once", name="bad")
+async def keep_too_much(ctx: Context):
+    said = []
+    for key, value in (("a key", 1), ("big", "x" * 20_000), ("object", object())):
+        try:
+            await ctx.once(key, lambda value=value: value)
+        except ValueError as error:
+            said.append(str(error))
+    return said
+
+
+@app.task("gated", name="steady")
+async def steady(ctx: Context):
+    for _ in range(30):
+        ctx.progress()
+        await asyncio.sleep(0.1)
+    return "done"
+
+
+@app.task("gated", name="steady-isolated", isolation="process")
+def steady_isolated(ctx: SyncContext):
+    for _ in range(30):
+        ctx.progress()
+        time.sleep(0.1)
+    return "done"
+
+
+@app.task("gated", name="hung")
+async def hung(ctx: Context):
+    note(ctx, "started")
+    await asyncio.Event().wait()
+
+
+@app.task("gated", name="blocked")
+async def blocked(ctx: Context):
+    note(ctx, "started")
+    time.sleep(ctx.payload)  # noqa: ASYNC251  the mistake under test
+    return "blocked"

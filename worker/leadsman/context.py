@@ -1,15 +1,25 @@
 """What a handler knows of its task, and what it may say while it runs."""
 
 import asyncio
-from collections.abc import Callable
+import inspect
+import re
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
 
 from leadsman.amounts import micros_of, tokens_of
 from leadsman.encoding import MAX_RESULT_BYTES, encode
+from leadsman.errors import InvalidValueError
 from leadsman.outcomes import TaskCancelled
+
+MAX_ONCE_BYTES = 16_384
+"""The broker's limit for a once value, as compact UTF-8."""
+ONCE_KEY_PATTERN = r"^[A-Za-z0-9_.:/-]+$"
+"""The wire's pattern, repeated so that a handler's module loads without pydantic; a test compares them."""
+_MAX_KEY = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,8 @@ class TaskFacts:
     resume: Any = None
     age_seconds: float = 0.0
     traceparent: str | None = None
+    once: Mapping[str, Any] = field(default_factory=dict)
+    """What earlier attempts did with `once`, by key."""
 
 
 class Attempt(Protocol):
@@ -38,6 +50,12 @@ class Attempt(Protocol):
 
     def save(self, encoded: str) -> Future[None]:
         """Store a checkpoint, given as JSON; done once durable, fails with TaskCancelled when the lease is lost."""
+
+    def progress(self) -> None:
+        """Note a step of the work."""
+
+    def remember(self, key: str, encoded: str) -> Future[Any]:
+        """Store a once value, given as JSON; gives the one that counts, and fails as `save` does."""
 
     def use(self, tokens: int, cost_micros: int) -> None:
         """Add to what the attempt has used; sent with the next heartbeat or with the outcome."""
@@ -51,6 +69,7 @@ class TaskContext:
         self._attempt = attempt
         self._make_log = make_log
         self._log: Any = None
+        self._done_once = dict(facts.once)
 
     @property
     def payload(self) -> Any:
@@ -122,6 +141,14 @@ class TaskContext:
         if self._attempt.cancelled:
             raise TaskCancelled
 
+    def progress(self) -> None:
+        """Say that the work goes on; told with the next heartbeat, and free: call it at every step.
+
+        Where the capability has a `progressTimeoutSeconds`, an attempt that shows none for so long, by this or by a
+        checkpoint, loses its task. Safe from every thread.
+        """
+        self._attempt.progress()
+
     def report_usage(self, *, tokens: int = 0, cost: Decimal | float | str = 0) -> None:
         """Add to what this attempt has used: tokens, and money (`"0.0125"`, a Decimal, a float).
 
@@ -144,9 +171,38 @@ class TaskContext:
     def _save(self, state: Any) -> Future[None]:
         return self._attempt.save(encode(state, "the checkpoint", MAX_RESULT_BYTES))
 
+    def _remember(self, key: str, value: Any) -> Future[Any]:
+        return self._attempt.remember(key, encode(value, f"the value of {key!r}", MAX_ONCE_BYTES))
+
+
+def _check_key(key: str) -> None:
+    if len(key) > _MAX_KEY or not re.fullmatch(ONCE_KEY_PATTERN, key):
+        raise InvalidValueError(f"{key!r} is no key: letters, digits and _ . : / - up to {_MAX_KEY}")
+
 
 class Context(TaskContext):
     """Given to async handlers."""
+
+    def __init__(self, facts: TaskFacts, attempt: Attempt, make_log: Callable[[], Any]) -> None:
+        super().__init__(facts, attempt, make_log)
+        self._once_locks: dict[str, asyncio.Lock] = {}
+
+    async def once(self, key: str, effect: Callable[[], Any]) -> Any:
+        """Call `effect`, a coroutine function or a plain one, unless an attempt of this task did so under `key`.
+
+        Returns what it returned, now or then: JSON of at most 16 KiB. Once this returns the value is durable and no
+        later attempt calls `effect` again. When a worker dies between the effect and its record, the next attempt
+        does it again: give `idempotency_key` and `key` to what it calls. An effect that raises is not recorded.
+        A task keeps 64 keys. Raises InvalidValueError for a key or a value that cannot be kept.
+        """
+        _check_key(key)
+        async with self._once_locks.setdefault(key, asyncio.Lock()):
+            if key not in self._done_once:
+                value = effect()
+                if inspect.isawaitable(value):
+                    value = await value
+                self._done_once[key] = await asyncio.wrap_future(self._remember(key, value))
+            return self._done_once[key]
 
     async def checkpoint(self, state: Any) -> None:
         """Store `state` (JSON, at most 64 KiB) for the next attempt; it is durable when this returns.
@@ -158,6 +214,18 @@ class Context(TaskContext):
 
 class SyncContext(TaskContext):
     """Given to sync handlers, which run in a thread."""
+
+    def __init__(self, facts: TaskFacts, attempt: Attempt, make_log: Callable[[], Any]) -> None:
+        super().__init__(facts, attempt, make_log)
+        self._once_locks: dict[str, threading.Lock] = {}
+
+    def once(self, key: str, effect: Callable[[], Any]) -> Any:
+        """Call `effect` unless an attempt of this task did so under `key`; see `Context.once`."""
+        _check_key(key)
+        with self._once_locks.setdefault(key, threading.Lock()):
+            if key not in self._done_once:
+                self._done_once[key] = self._remember(key, effect()).result()
+            return self._done_once[key]
 
     def checkpoint(self, state: Any) -> None:
         """Store `state` (JSON, at most 64 KiB) for the next attempt; it is durable when this returns.

@@ -47,6 +47,10 @@ class TestOutcome:
     after_seconds: float | None = None
     """The delay that Retry or Release asked for."""
     checkpoints: list[Any] = field(default_factory=list)
+    once: dict[str, Any] = field(default_factory=dict)
+    """What this attempt did with `once`, by key; the fact `once` holds what earlier ones did."""
+    steps: int = 0
+    """How often it reported progress."""
     tokens: int = 0
     """What the handler reported in all; with the next."""
     cost_micros: int = 0
@@ -60,6 +64,8 @@ class FakeLease:
     def __init__(self, *, cancel_at_checkpoint: int | None = None) -> None:
         self.checkpoints: list[Any] = []
         self.reason: StopReason | None = None
+        self.once: dict[str, Any] = {}
+        self.steps = 0
         self.tokens = 0
         self.cost_micros = 0
         self._cancel_at = cancel_at_checkpoint
@@ -79,6 +85,16 @@ class FakeLease:
     def on_cancel(self, callback: Callable[[], Any]) -> None:
         """Call `callback` when the handler is told to stop."""
         self._on_cancel = callback
+
+    def progress(self) -> None:
+        """Count a step."""
+        self.steps += 1
+
+    def remember(self, key: str, encoded: str) -> Future[Any]:
+        """Keep a once value."""
+        told: Future[Any] = Future()
+        told.set_result(self.once.setdefault(key, json.loads(encoded)))
+        return told
 
     def use(self, tokens: int, cost_micros: int) -> None:
         """Add to what was reported."""
@@ -172,6 +188,8 @@ def _facts(payload: Any, facts: dict[str, Any]) -> TaskFacts:
 def _outcome(verdict: Verdict, lease: FakeLease, error: BaseException | None) -> TestOutcome:
     kept: dict[str, Any] = {
         "checkpoints": lease.checkpoints,
+        "once": lease.once,
+        "steps": lease.steps,
         "tokens": lease.tokens,
         "cost_micros": lease.cost_micros,
     }

@@ -147,7 +147,7 @@ class Heartbeats:
         with self._lock:
             if ours:
                 self._lease_seconds = min(held.lease.lease_seconds for held in ours)
-                self._heartbeat_seconds = min(held.lease.heartbeat_seconds for held in ours)
+                self._heartbeat_seconds = min(held.heartbeat_seconds for held in ours)
             return self._lease_seconds, self._heartbeat_seconds
 
     def _has_news(self) -> bool:
@@ -244,6 +244,8 @@ class Heartbeats:
             status = statuses.get(held.token)
             if status is LeaseStatus.LEASE_LOST:
                 self._tell(held, StopReason.LEASE_LOST)
+            if status is LeaseStatus.NO_PROGRESS:
+                self._tell(held, StopReason.NO_PROGRESS)
             if status is None or status is LeaseStatus.LEASE_LOST:
                 continue
             held.renewed_at = sent_at
@@ -273,4 +275,6 @@ def _item(held: Held, carried: Unsaved | None, spent: Usage | None) -> Heartbeat
     fields: dict[str, Any] = {} if carried is None else {"checkpoint": carried.state}
     if spent is not None:
         fields["usage"] = spent
+    if held.progress_seq:
+        fields["progress_seq"] = held.progress_seq
     return HeartbeatItem(token=held.token, **fields)

@@ -1,5 +1,6 @@
 """The leases this worker holds: the one place that heartbeats, handlers and settlements agree on."""
 
+import asyncio
 import json
 import threading
 import time
@@ -23,6 +24,8 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
     UNREACHABLE = "unreachable"
     """The broker could not be reached for longer than the capability allows."""
+    NO_PROGRESS = "no_progress"
+    """The lease is not renewed any more, because the handler shows no progress."""
     DRAINING = "draining"
 
 
@@ -43,7 +46,7 @@ class Unsaved:
 class Held:
     """One lease, from reading its reply to the answer to its settlement. Safe to use from every thread."""
 
-    def __init__(self, lease: Lease, wake: Callable[[], None]) -> None:
+    def __init__(self, lease: Lease, wake: Callable[[], None], remember: "Remember | None" = None) -> None:
         self.lease = lease
         self.token = lease.token
         self.facts = _facts(lease)
@@ -51,6 +54,9 @@ class Held:
         self.settling = False
         """The handler has ended; only the broker's answer is awaited, and nobody is left to be told to stop."""
         self._wake = wake
+        self._remember = remember
+        self._storing: list[Future[None]] = []
+        self._progress = 0
         self._lock = threading.Lock()
         self._unsaved: list[Unsaved] = []
         self._usage: Usage | None = None
@@ -102,6 +108,37 @@ class Held:
         if reason is StopReason.LEASE_LOST and self._on_lost is not None:
             self._on_lost()
         return True
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """How often it must be renewed, and its progress told."""
+        gate = self.lease.progress_timeout_seconds
+        return self.lease.heartbeat_seconds if gate is None else min(self.lease.heartbeat_seconds, gate / 3)
+
+    @property
+    def progress_seq(self) -> int:
+        """Grows with every step that the handler reports; 0 before the first."""
+        return self._progress
+
+    def progress(self) -> None:
+        """Note a step of the work; told with the next heartbeat."""
+        with self._lock:
+            self._progress += 1
+
+    def remember(self, key: str, encoded: str) -> Future[Any]:
+        """Store what was done, given as JSON, for later attempts; gives the value that counts."""
+        assert self._remember is not None  # noqa: S101  only a test's lease has nobody to tell
+        told: Future[Any] = Future()
+        storing = self._remember(self, key, encoded, told)
+        with self._lock:
+            self._storing.append(storing)
+        return told
+
+    async def stored(self) -> None:
+        """Wait until everything that is being stored is; a handler that was told to stop did not wait for it."""
+        with self._lock:
+            storing, self._storing = self._storing, []
+        await asyncio.gather(*(asyncio.wrap_future(each) for each in storing))
 
     def save(self, encoded: str) -> Future[None]:
         """Store a checkpoint with the next heartbeat, which is sent at once."""
@@ -175,6 +212,10 @@ class Held:
         return taken
 
 
+Remember = Callable[[Held, str, str, Future[Any]], Future[None]]
+"""Stores a once value: the lease, the key, the value as JSON, and what is given the value that counts."""
+
+
 class Holding:
     """Every lease that occupies a slot. Safe to use from every thread."""
 
@@ -241,4 +282,5 @@ def _facts(lease: Lease) -> TaskFacts:
         resume=task.checkpoint,
         age_seconds=task.age_seconds,
         traceparent=task.traceparent,
+        once=task.once or {},
     )

@@ -12,7 +12,7 @@ from leadsman.connection.replies import parse
 from leadsman.errors import LeadsmanError
 from leadsman.wire.leases import LeaseReply, LeaseRequest
 from leadsman.worker.heartbeats import Heartbeats
-from leadsman.worker.holding import Held, Holding
+from leadsman.worker.holding import Held, Holding, Remember
 from leadsman.worker.loop_watch import LoopWatch
 from leadsman.worker.settings import WorkerSettings
 from leadsman.worker.standing import Standing
@@ -41,6 +41,7 @@ class Leasing:
         heartbeats: Heartbeats,
         watch: LoopWatch,
         run: Callable[[Held], None],
+        remember: Remember,
     ) -> None:
         self._settings = settings
         self._connection = connection
@@ -49,6 +50,7 @@ class Leasing:
         self._heartbeats = heartbeats
         self._watch = watch
         self._run = run
+        self._remember = remember
         self._path = settings.address.path("leases")
         self._slot_freed = asyncio.Event()
         self._stop = asyncio.Event()
@@ -142,9 +144,9 @@ class Leasing:
         self._standing.heard(reply.worker)
         taken = []
         for lease in reply.leases:
-            held = Held(lease, self._heartbeats.wake)
+            held = Held(lease, self._heartbeats.wake, self._remember)
             if self._holding.add(held):
-                self._heartbeats.expect(lease.lease_seconds, lease.heartbeat_seconds)
+                self._heartbeats.expect(lease.lease_seconds, held.heartbeat_seconds)
                 taken.append(held)
         return taken
 

@@ -24,6 +24,7 @@ from leadsman.worker.isolation.nursery import Nursery
 from leadsman.worker.isolation.remote import Isolated
 from leadsman.worker.leasing import Leasing
 from leadsman.worker.loop_watch import LoopWatch
+from leadsman.worker.remembering import Remembering
 from leadsman.worker.settings import WorkerSettings
 from leadsman.worker.settling import Settling
 from leadsman.worker.standing import Standing
@@ -60,6 +61,7 @@ class Worker:
         isolated = None if nursery is None else Isolated(nursery, self._loop, self._no_nursery)
         self._execution = Execution(app, self._loop, isolated)
         self._settling = Settling(self._connection, self._standing)
+        remembering = Remembering(self._connection, self._standing, self._loop)
         watch = LoopWatch(self._loop, threading.get_ident())
         self._heartbeats = Heartbeats(settings, self._holding, self._standing, watch, fatal)
         self._leasing = Leasing(
@@ -70,6 +72,7 @@ class Worker:
             heartbeats=self._heartbeats,
             watch=watch,
             run=self._begin,
+            remember=remembering.remember,
         )
         self._health: HealthServer | None = None
         if settings.health_port is not None:
@@ -84,11 +87,7 @@ class Worker:
     def stop(self) -> None:
         """Drain; the second time, cancel what runs. Takes no lock: it runs inside signal handlers."""
         self._asked_to_stop += 1
-        self._go()
-
-    def _go(self) -> None:
-        self._standing.drain()
-        self._loop.call_soon_threadsafe(self._heed_stop)
+        self.drain()
 
     def drain(self) -> None:
         """Drain; a stop after it is still the first one. May be called from any thread."""
@@ -116,7 +115,7 @@ class Worker:
         told.cancel()
         if leasing.done() and leasing.exception() is not None:
             self._log.error("leasing failed; draining", exc_info=leasing.exception())
-            self._go()
+            self.drain()
             await self._told.wait()
         try:
             return await self._drain(leasing)
@@ -194,7 +193,7 @@ class Worker:
             grace_seconds=self._settings.lost_grace_seconds,
         )
         self._abandoned.add(task)
-        self._go()
+        self.drain()
 
     async def _see_through(self, held: Held, verdict: Verdict | None) -> None:
         """Run the handler unless the verdict is known, settle, and only then free the slot."""
@@ -210,6 +209,7 @@ class Worker:
                 seconds=round(time.monotonic() - started, 3),
                 **_details(verdict),
             )
+            await held.stored()
             held.settling = True
             await self._settling.settle(held, verdict)
         except Exception:  # a fault of this program must cost one attempt, not the worker
@@ -222,7 +222,7 @@ class Worker:
         """Go in good order, for the pod to start the worker anew: what is left of it could fail tasks for ever."""
         if not self._crippled:
             self._crippled = True
-            self._go()
+            self.drain()
 
     def _heed_stop(self) -> None:
         self._heartbeats.wake()

@@ -77,6 +77,10 @@ def raised(error: BaseException, reason: StopReason | None) -> Verdict:
     if isinstance(error, InvalidPayloadError):
         return Failed(task_error("InvalidPayload", message), retry=False)
     if isinstance(error, asyncio.CancelledError | TaskCancelled) and reason is not None:
+        if reason is StopReason.NO_PROGRESS:
+            return Failed(
+                task_error("NoProgress", "the handler showed no progress for longer than its capability allows")
+            )
         return Gone() if reason is StopReason.LEASE_LOST else GivenBack(str(reason))
     return Failed(task_error(type(error).__qualname__, message))
 

@@ -118,7 +118,7 @@ class _RemoteAttempt:
         self._line = line
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._asked: dict[int, Future[None]] = {}
+        self._asked: dict[int, Future[Any]] = {}
         self.reason: StopReason | None = None
         self.on_stop: Callable[[], None] = lambda: None
 
@@ -130,11 +130,20 @@ class _RemoteAttempt:
         self._line.send({"op": "usage", "tokens": tokens, "cost_micros": cost_micros})
 
     def save(self, encoded: str) -> Future[None]:
-        asked: Future[None] = Future()
+        return self._ask({"op": "checkpoint", "state": encoded})
+
+    def remember(self, key: str, encoded: str) -> Future[Any]:
+        return self._ask({"op": "once", "key": key, "value": encoded})
+
+    def progress(self) -> None:
+        self._line.send({"op": "progress"})
+
+    def _ask(self, frame: Frame) -> Future[Any]:
+        asked: Future[Any] = Future()
         with self._lock:
             number = next(self._numbers)
             self._asked[number] = asked
-        self._line.send({"op": "checkpoint", "id": number, "state": encoded})
+        self._line.send(frame | {"id": number})
         return asked
 
     def listen(self) -> None:
@@ -157,7 +166,7 @@ class _RemoteAttempt:
             return
         match frame.get("error"):
             case None:
-                asked.set_result(None)
+                asked.set_result(frame["value"])
             case {"cancelled": message}:
                 asked.set_exception(TaskCancelled(message))
             case {"invalid": message}:

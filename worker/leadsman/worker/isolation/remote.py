@@ -112,14 +112,19 @@ class _Attempt:
             case "checkpoint":
                 saved = self._held.save(frame["state"])
                 saved.add_done_callback(lambda done: self._from_any_thread(self._answer, frame["id"], done))
+            case "once":
+                told = self._held.remember(frame["key"], frame["value"])
+                told.add_done_callback(lambda done: self._from_any_thread(self._answer, frame["id"], done))
+            case "progress":
+                self._held.progress()
             case "usage":
                 self._held.use(frame["tokens"], frame["cost_micros"])
             case "ended":
                 self._verdict = verdict_of(frame)
 
-    def _answer(self, number: int, done: "Future[None]") -> None:
-        answer: Frame = {"op": "answer", "id": number}
-        error = None if done.cancelled() else done.exception()
+    def _answer(self, number: int, done: "Future[Any]") -> None:
+        error = done.exception()
+        answer: Frame = {"op": "answer", "id": number, "value": None if error else done.result()}
         if isinstance(error, TaskCancelled):
             answer["error"] = {"cancelled": str(error)}
         elif error is not None:

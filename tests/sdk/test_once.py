@@ -1,0 +1,103 @@
+"""`once`: an effect that is recorded never runs again; and progress, which a hung handler does not make."""
+
+import pytest
+
+from broker_process import eventually
+from leadsman import App, Context, SyncContext, TaskState
+from leadsman.context import ONCE_KEY_PATTERN
+from leadsman.testing import run_task
+from leadsman.wire.leases import OnceRequest
+
+
+def test_a_recorded_effect_does_not_run_again_after_a_kill(broker, client, start_worker, journal, gate):
+    worker = start_worker(broker.url, capabilities=["once"])
+    task = client.submit("once", gate.path).id
+    eventually(lambda: journal.entries("holding", task), what="the effect, and its record")
+    worker.kill()
+    start_worker(broker.url, capabilities=["once"])
+    assert client.result(task, timeout_seconds=30) == {"receipt": 1}
+    assert journal.details("charged", task) == [task]
+
+
+@pytest.mark.parametrize("name", ["sync", "isolated"])
+def test_nor_after_a_failure_in_a_thread_or_a_process(broker, client, start_worker, journal, name):
+    start_worker(broker.url, capabilities=["once"])
+    task = client.submit("once", name=name).id
+    assert client.result(task, timeout_seconds=30) == {"receipt": 1}
+    assert client.get(task).attempts.failures == 1
+    assert len(journal.entries("charged", task)) == 1
+
+
+def test_a_record_under_way_is_waited_for_before_the_task_is_given_back(proxy, client, start_worker, journal):
+    proxy.cut("/leases/once", "request", times=2)
+    start_worker(proxy.url, capabilities=["once"])
+    task = client.submit("once", name="cancelled").id
+    assert client.result(task, timeout_seconds=30) == {"receipt": 1}
+    assert client.get(task).attempts.releases == 1
+    assert len(journal.entries("charged", task)) == 1
+
+
+@pytest.mark.parametrize("what", ["request", "reply"])
+def test_a_lost_record_is_said_again(proxy, client, start_worker, journal, what):
+    proxy.cut("/leases/once", what, times=2)
+    start_worker(proxy.url, capabilities=["once"])
+    task = client.submit("once", name="sync").id
+    assert client.result(task, timeout_seconds=30) == {"receipt": 1}
+    assert proxy.cuts_done("/leases/once", what) == 2
+    assert len(journal.entries("charged", task)) == 1
+
+
+def test_what_cannot_be_kept_is_told_to_the_handler(broker, client, start_worker):
+    start_worker(broker.url, capabilities=["once"])
+    said = client.result(client.submit("once", name="bad").id, timeout_seconds=30)
+    assert said[0].startswith("'a key' is no key")
+    assert said[1] == (
+        "the value of 'big' has 20002 bytes and may have 16384; keep it elsewhere and pass a reference"
+    )
+    assert said[2].startswith("the value of 'object' is not JSON")
+
+
+def test_a_handler_under_test_can_be_given_what_was_done_before():
+    app = App()
+    calls = []
+
+    @app.task("shop")
+    async def shop(ctx: Context):
+        ctx.progress()
+        return [await ctx.once("card", lambda: calls.append("card") or 7), await ctx.once("mail", lambda: "sent")]
+
+    @app.task("shop", name="sync")
+    def shop_sync(ctx: SyncContext):
+        return ctx.once("card", lambda: calls.append("card") or 7)
+
+    fresh = run_task(app, "shop")
+    assert (fresh.result, fresh.once, fresh.steps) == ([7, "sent"], {"card": 7, "mail": "sent"}, 1)
+    again = run_task(app, "shop", once={"card": 5})
+    assert (again.result, again.once) == ([5, "sent"], {"mail": "sent"})
+    assert run_task(app, "shop", name="sync", once={"card": 5}).result == 5
+    assert calls == ["card"]
+
+
+def test_the_key_s_pattern_is_the_wire_s():
+    assert OnceRequest.model_json_schema()["properties"]["key"]["pattern"] == ONCE_KEY_PATTERN
+
+
+@pytest.mark.parametrize("name", ["steady", "steady-isolated"])
+def test_steps_that_are_reported_keep_the_task(broker, client, start_worker, name):
+    start_worker(broker.url, capabilities=["gated"])
+    view = client.wait(client.submit("gated", name=name).id, timeout_seconds=60)
+    assert (view.state, view.attempts.deliveries) == (TaskState.COMPLETED, 1)
+
+
+def test_a_handler_without_progress_is_stopped_and_failed(broker, client, start_worker):
+    start_worker(broker.url, capabilities=["gated"])
+    task = client.submit("gated", name="hung").id
+    view = client.wait(task, timeout_seconds=30)
+    assert (view.state, view.error.type) == (TaskState.DEAD, "NoProgress")
+    assert (view.attempts.failures, view.attempts.reclaims) == (1, 0)
+
+
+def test_a_blocked_loop_loses_its_task_to_a_gate_that_is_tighter(broker, client, start_worker):
+    start_worker(broker.url, capabilities=["gated"])
+    view = client.wait(client.submit("gated", 2.9, name="blocked").id, timeout_seconds=30)
+    assert (view.state, view.attempts.reclaims) == (TaskState.DEAD, 1)
