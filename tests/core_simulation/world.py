@@ -139,7 +139,10 @@ class World:
             if hand.call is not None:
                 hand.call, hand.retry_attempt = None, True
             for held in hand.held.values():
-                self._promise(held, before, at_least=self.now + self.rules[held.capability].lease_seconds)
+                extended = self.now + self.rules[held.capability].lease_seconds
+                self._promise(held, before, at_least=extended)
+                if self.now < before:  # the same number of seconds from now is an earlier time by a clock set back
+                    held.expires_at = min(held.expires_at, extended)
         self._start()
         for feature in self.features:
             feature.restarted()
