@@ -36,6 +36,7 @@ class TaskFacts:
     max_attempts: int = 5
     resume: Any = None
     age_seconds: float = 0.0
+    maybe_ran: bool = False
     traceparent: str | None = None
     once: Mapping[str, Any] = field(default_factory=dict)
     """What earlier attempts did with `once`, by key."""
@@ -125,6 +126,14 @@ class TaskContext:
     def age_seconds(self) -> float:
         """How long ago the task was accepted, when this attempt began."""
         return self._facts.age_seconds
+
+    @property
+    def maybe_ran(self) -> bool:
+        """Whether this may have run before, even to its end, without the broker knowing.
+
+        The broker was restored from a backup, and the task is older: look before doing what must not be done twice.
+        """
+        return self._facts.maybe_ran
 
     @property
     def traceparent(self) -> str | None:

@@ -57,7 +57,7 @@ def _repeat(state: "State", worker: WorkerRow, command: Lease) -> None:
             continue
         lease.sent_at = state.now
         renew(state, row, lease)
-        granted.append(describe(row, state.now))
+        granted.append(describe(state, row))
     state.answers.append(Answer(command.call, worker.state, tuple(granted)))
 
 

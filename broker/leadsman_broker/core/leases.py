@@ -35,10 +35,10 @@ def grant(state: "State", row: TaskRow, worker: WorkerRow, attempt_id: str) -> G
     worker.last_served = row.queue.key[1]
     state.out.touched[row.seq] = row
     state.queue_changed(row.queue, urgent=row.queue.ready == 0)
-    return describe(row, state.now)
+    return describe(state, row)
 
 
-def describe(row: TaskRow, now: float) -> Granted:
+def describe(state: "State", row: TaskRow) -> Granted:
     """Return what a worker is told of a lease it holds."""
     lease = row.lease
     assert lease is not None  # noqa: S101  # only ever called for a leased task
@@ -55,13 +55,14 @@ def describe(row: TaskRow, now: float) -> Granted:
         attempt=row.spent + 1,
         max_attempts=row.max_attempts,
         epoch=row.epoch,
-        age_seconds=now - row.accepted_at,
+        age_seconds=state.now - row.accepted_at,
         expires_at=lease.expires_at,
         lease_seconds=rules.lease_seconds,
         heartbeat_seconds=rules.heartbeat_seconds or rules.lease_seconds / 3,
         progress_timeout_seconds=rules.progress_timeout_seconds,
-        attempt_timeout_seconds=max(0.0, lease.started_at + rules.attempt_timeout_seconds - now),
+        attempt_timeout_seconds=max(0.0, lease.started_at + rules.attempt_timeout_seconds - state.now),
         unreachable_seconds=rules.unreachable_seconds,
+        maybe_ran=row.seq < state.restored_below,
     )
 
 

@@ -37,6 +37,7 @@ class Outbox:
         "once",
         "pauses",
         "purged",
+        "restored",
         "revived",
         "service_times",
         "totals",
@@ -59,6 +60,7 @@ class Outbox:
         self.totals: set[Queue] = set()
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
         self.forgotten: list[QueueKey] = []
+        self.restored = False
         self.ledger: dict[AttemptKey, LedgerRow] = {}
         self.ledger_purged: list[AttemptKey] = []
 
@@ -112,6 +114,7 @@ class Outbox:
             totals={queue.key: queue.totals.row() for queue in self.totals},
             service_times=self.service_times,
             forgotten=self.forgotten,
+            restored=self.restored,
             ledger=self.ledger,
             ledger_purged=self.ledger_purged,
         )

@@ -3,9 +3,12 @@
 from typing import TYPE_CHECKING
 
 from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import ledger
+from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import hold
 from leadsman_broker.core.leases import extend
-from leadsman_broker.core.placement import watch_delayed, watch_expiry
+from leadsman_broker.core.placement import finish, requeue, watch_delayed, watch_expiry
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import AttemptOutcome, LiveRow, QueueKey, Standing, Stored
 from leadsman_broker.core.service_times import ServiceTimes
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 def restore(state: "State", stored: Stored) -> None:
     """Fill an empty state. Leases are extended: their workers could not renew them while there was no broker."""
     state.next_seq = stored.next_seq
+    state.restored_below = stored.restored_below
     for fence in stored.fences:
         state.fences[fence.pod_uid] = fence
         state.alarms.sooner("fences", fence.expires_at)
@@ -54,6 +58,21 @@ def restore(state: "State", stored: Stored) -> None:
         watch_suspects(state, queue)
         state.queue_changed(queue)
     watch_workers(state)
+    if stored.restoring:
+        _let_go_of_all(state)
+
+
+def _let_go_of_all(state: "State") -> None:
+    """Make every lease of a backup ready again: its worker finished or gave up long ago. Spends no attempt."""
+    for row in [row for row in state.tasks.values() if row.lease is not None]:
+        lease = row.lease
+        ledger.close(state, row, ledger.LOST)
+        state.out.record(row, state.now, "restored", lease.worker.id if lease is not None else None, None)
+        if row.cancel:
+            finish(state, row, TaskState.CANCELLED, reason=EndReason.CANCELLED)
+        else:
+            requeue(state, row)
+    state.out.restored = True
 
 
 def _restore_usage(state: "State", stored: Stored) -> None:

@@ -67,6 +67,8 @@ class Granted(NamedTuple):
     attempt_timeout_seconds: float
     progress_timeout_seconds: float | None
     unreachable_seconds: float
+    maybe_ran: bool = False
+    """It comes from a backup and may have run, even to its end, in the time the backup does not know of."""
 
 
 class Answer(NamedTuple):

@@ -316,6 +316,8 @@ class Changes:
     """Newest last. Written at most every few seconds per queue: losing the newest few in a crash is harmless."""
     forgotten: list[QueueKey] = field(default_factory=list)
     """Queues that are gone for good: their totals and service times go."""
+    restored: bool = False
+    """A core has started from a backup and let go of its leases: `Stored.restoring` is over."""
     ledger: dict[AttemptKey, LedgerRow] = field(default_factory=dict)
     """Attempts of which more is known now; each row replaces the one before."""
     ledger_purged: list[AttemptKey] = field(default_factory=list)
@@ -337,6 +339,7 @@ class Changes:
             or self.totals
             or self.service_times
             or self.forgotten
+            or self.restored
             or self.ledger
             or self.ledger_purged
         )
@@ -350,6 +353,10 @@ class Stored:
     next_seq: int = 1
     last_at: float = 0.0
     """The highest `Changes.at` committed; start the clock no earlier, whatever the wall clock says."""
+    restored_below: int = 0
+    """Tasks with a seq below it come from a backup: they may have run in the time that is missing."""
+    restoring: bool = False
+    """The rows are those of a backup, as it was made, and no core has started from them yet."""
     dead: dict[QueueKey, int] = field(default_factory=dict)
     namespaces: list[NamespaceRow] = field(default_factory=list)
     fences: list[FenceRow] = field(default_factory=list)

@@ -37,6 +37,7 @@ class State:
         "pods",
         "queues",
         "rand",
+        "restored_below",
         "settings",
         "stamp",
         "tasks",
@@ -52,6 +53,8 @@ class State:
         self.loaded = Loaded()
         """What the store holds that the commands of the step need, and what they have changed of it."""
         self.next_seq = 1
+        self.restored_below = 0
+        """Tasks with a seq below it may have run in the time that a restored backup does not know of."""
         self.tasks: dict[int, TaskRow] = {}
         """Live tasks by seq."""
         self.queues: dict[QueueKey, Queue] = {}

@@ -164,6 +164,8 @@ def _lease(granted: Granted, delivery: Delivery, now: float) -> bytes:
     }
     if delivery.traceparent is not None:
         task["traceparent"] = delivery.traceparent
+    if granted.maybe_ran:
+        task["maybe_ran"] = True
     lease = {
         "token": granted.token,
         "expires_in_seconds": max(0.0, granted.expires_at - now),

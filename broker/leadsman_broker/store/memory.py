@@ -53,6 +53,8 @@ class MemoryTables:
         self.generation = 0
         self.next_seq = 1
         self.last_at = 0.0
+        self.restored_below = 0
+        self.restoring = False
         self.live: dict[int, LiveRow] = {}
         self.kept: dict[int, _Kept] = {}
         self.payloads: dict[int, bytes] = {}
@@ -94,6 +96,8 @@ class MemoryStore:
             tasks=[tables.live[seq] for seq in sorted(tables.live)],
             next_seq=tables.next_seq,
             last_at=tables.last_at,
+            restored_below=tables.restored_below,
+            restoring=tables.restoring,
             dead={key: len(seqs) for key, seqs in tables.dead.items()},
             namespaces=[*tables.namespaces.values()],
             fences=[*tables.fences.values()],
@@ -257,6 +261,8 @@ class MemoryStore:
                 tables.pauses[queue] = pause
         tables.totals.update(changes.totals)
         tables.service_times.update(changes.service_times)
+        if changes.restored:
+            tables.restoring = False
         for key in changes.forgotten:
             tables.totals.pop(key, None)
             tables.service_times.pop(key, None)

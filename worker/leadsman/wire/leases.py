@@ -90,6 +90,8 @@ class LeasedTask(Reply):
     traceparent: str | None = None
     age_seconds: float = 0.0
     """Since accept."""
+    maybe_ran: bool | None = None
+    """True: the broker was restored from a backup, and this may have run in the time that is missing in it."""
 
 
 class Lease(Reply):

@@ -281,6 +281,7 @@ def _facts(lease: Lease) -> TaskFacts:
         max_attempts=task.max_attempts,
         resume=task.checkpoint,
         age_seconds=task.age_seconds,
+        maybe_ran=task.maybe_ran is True,
         traceparent=task.traceparent,
         once=task.once or {},
     )

@@ -39,11 +39,13 @@ class Reader:
         """Return everything a core starts from; the live rows come lazily, in one pass."""
         queues = self._queues
         meta = self._one("read_meta", 1)
-        next_seq, last_at = meta if meta is not None else (1, 0.0)
+        next_seq, last_at, restored_below, restoring = meta if meta is not None else (1, 0.0, 0, 0)
         return Stored(
             tasks=self._live_rows(),
             next_seq=next_seq,
             last_at=last_at,
+            restored_below=restored_below,
+            restoring=bool(restoring),
             dead={queues[queue]: count for queue, count in self._db.execute(SQL["count_dead"])},
             namespaces=[
                 NamespaceRow(namespace, generation, encoding.rules_from(listed), encoding.rules_from(retained))

@@ -7,7 +7,16 @@ UPDATE meta SET generation = generation + 1 WHERE id = 1 RETURNING generation
 UPDATE meta SET next_seq = max(next_seq, ?), last_at = max(last_at, ?) WHERE id = 1 AND generation = ?
 
 -- name: read_meta
-SELECT next_seq, last_at FROM meta WHERE id = ?
+SELECT next_seq, last_at, restored_below, restoring FROM meta WHERE id = ?
+
+-- name: restored
+UPDATE meta SET restoring = 0 WHERE id = 1
+
+-- name: mark_restored
+UPDATE meta SET generation = max(generation, ?) + 1, restored_below = next_seq, restoring = 1 WHERE id = 1
+
+-- name: count_live
+SELECT count(*), count(lease_pod) FROM live
 
 -- name: read_queues
 SELECT id, namespace, capability FROM queues

@@ -139,6 +139,8 @@ def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         db.execute(SQL["put_totals"], (ids.of(db, key), *totals))
     for key, seconds in changes.service_times.items():
         db.execute(SQL["put_service_times"], (ids.of(db, key), encoding.seconds_blob(seconds)))
+    if changes.restored:
+        db.execute(SQL["restored"])
     for key in changes.forgotten:
         number = ids.by_key.get(key)
         if number is not None:
