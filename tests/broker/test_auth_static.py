@@ -155,3 +155,15 @@ def test_a_tokens_file_that_is_not_there_is_one_line(start_broker, tmp_path):
 
     (line,) = refused.value.log.splitlines()
     assert "No such file" in line
+
+
+async def test_where_identity_says_the_tenant_a_claim_is_overwritten(secured):
+    rules = [{"name": "named", "tenant_from": "Identity"}, {"name": "claimed"}]
+    async with BrokerClient(secured.url, token=TOKENS["admin"], namespace="tenants") as admin:
+        reply = await admin.call("PUT", "capabilities", {"generation": 1, "capabilities": rules})
+        assert reply.status == 200
+    async with BrokerClient(secured.url, token=TOKENS["everywhere"], namespace="tenants") as client:
+        tasks = [{"capability": rule["name"], "tenant": "somebody-else"} for rule in rules]
+        reply = await client.call("POST", "tasks", {"tasks": tasks})
+        views = [(await client.call("GET", f"tasks/{result['id']}")).json for result in reply.json["results"]]
+    assert [view["tenant"] for view in views] == ["e", "somebody-else"]

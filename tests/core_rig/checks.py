@@ -1,19 +1,31 @@
 """What must be true of a core after every step, whatever happened. Recounts everything from the tasks alone."""
 
 from collections import Counter
+from fractions import Fraction
 from typing import Any
 
-from leadsman.wire.tasks import TaskState
+from leadsman.wire.capabilities import OverCap
+from leadsman.wire.leases import WorkerState
+from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core.core import Core
-from leadsman_broker.core.tasks import TaskRow, live_row_of
+from leadsman_broker.core.picking import can_serve
+from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.rows import QueueKey
+from leadsman_broker.core.tasks import READY, TaskRow, live_row_of
+
+PAIR = (TaskClass.BACKGROUND, TaskClass.INTERACTIVE)
 
 
-def order_of(row: TaskRow) -> tuple[int, int]:
-    return -row.priority, row.seq
+def heads_of(core: Core, key: QueueKey) -> list[TaskRow]:
+    """The first task of every tenant and priority of a queue that is blocked by nothing; suspects left out."""
+    lanes = [lane for shelf in core.state.queues[key].line.shelves for lane in shelf.lanes()]
+    heads = [lane.head(core.state.tasks) for lane in lanes]
+    return [head for head in heads if head is not None and not head.suspect]
 
 
 def check(core: Core) -> None:
     check_counts(core)
+    check_slots(core)
     check_holders(core)
     check_fences(core)
     check_pauses(core)
@@ -27,16 +39,74 @@ def check_counts(core: Core) -> None:
         rows = [row for row in state.tasks.values() if row.queue is queue]
         ready = [row for row in rows if row.state is TaskState.READY]
         delayed = [row for row in rows if row.state is TaskState.DELAYED]
-        assert queue.open.total == sum(not row.suspect for row in ready)
-        assert queue.suspects.total == sum(row.suspect for row in ready)
+        line = queue.line
+        assert line.ordinary == sum(not row.suspect for row in ready)
+        assert line.suspects == sum(row.suspect for row in ready)
         assert queue.delayed == len(delayed)
         assert queue.backing_off == sum(row.backing_off for row in delayed)
         assert queue.due_soon == sum(row.soon for row in delayed)
         assert queue.leased == sum(row.state is TaskState.LEASED for row in rows)
-        assert queue.depth_by_tenant == Counter(row.tenant for row in (*ready, *delayed))
-        oldest = min((row.due_at for row in ready), default=None)
-        assert queue.oldest_since(state.tasks) == oldest
+        check_tenants(core, queue, rows)
         assert queue.next_due(state.tasks) == min((row.due_at for row in delayed), default=None)
+
+
+def check_tenants(core: Core, queue: Queue, rows: list[TaskRow]) -> None:
+    """What is counted by tenant is what its tasks say, and a shelf has just the lanes that may be picked from."""
+    state, line, rules = core.state, queue.line, queue.rules
+    by_tenant: dict[str, list[TaskRow]] = {name: [] for name in line.tenants}
+    for row in rows:
+        by_tenant[row.tenant].append(row)
+    leased = [row for row in rows if row.state is TaskState.LEASED]
+    assert line.in_flight == [sum(row.task_class is each for row in leased) for each in PAIR]
+    assert line.ready == [sum(row.state is READY and row.task_class is each for row in rows) for each in PAIR]
+    on_shelves = {lane for shelf in line.shelves for lane in shelf.lanes()}
+    pickable = set()
+    excess = 0
+    since: list[list[float]] = [[], []]
+    for name, own in by_tenant.items():
+        tenant = line.tenants[name]
+        ready = [row for row in own if row.state is TaskState.READY]
+        assert tenant.in_flight == sum(row.state is TaskState.LEASED for row in own)
+        assert tenant.depth == sum(row.state is not TaskState.LEASED for row in own)
+        assert tenant.load == tenant.in_flight / rules.tenant_weights.get(name, 1)
+        cap = None
+        if name and rules.max_slots is not None:
+            cap = max(1, int(Fraction(rules.max_slots * rules.tenant_share_percent, 100)))
+        assert tenant.cap == cap
+        waits = cap is not None and rules.over_cap is OverCap.WAIT
+        if waits:
+            open_ready = sum(tenant.held[PAIR.index(row.task_class)] is None for row in ready)
+            excess += max(0, open_ready - max(0, cap - tenant.in_flight))
+        for lane in tenant.lanes.values():
+            mine = [
+                row
+                for row in ready
+                if (row.task_class, row.priority, row.suspect)
+                == (PAIR[lane.interactive], lane.priority, lane.suspect)
+            ]
+            assert lane.ready == len(mine)
+            head = lane.head(state.tasks)
+            assert (head.seq if head is not None else None) == min((row.seq for row in mine), default=None)
+            blocked = tenant.held[lane.interactive] is not None or (waits and tenant.in_flight >= cap)
+            if mine and not blocked:
+                pickable.add(lane)
+                oldest = min(row.due_at for row in mine)
+                since[lane.interactive].append(max(oldest, tenant.opened_at[lane.interactive]))
+    assert on_shelves == pickable
+    assert line.excess == excess
+    assert [line.oldest_since(each) for each in (0, 1)] == [min(each, default=None) for each in since]
+
+
+def check_slots(core: Core) -> None:
+    """The slots offered to each queue are those of the workers that may be given work."""
+    state = core.state
+    slots: Counter[tuple[str, str]] = Counter()
+    for worker in state.workers.values():
+        if not worker.silent and worker.state is WorkerState.ACTIVE:
+            for capability in worker.capabilities:
+                slots[worker.key[0], capability] += worker.slots
+    for key in state.queues:
+        assert state.fleet.slots(key) == slots[key]
 
 
 def check_holders(core: Core) -> None:
@@ -89,9 +159,8 @@ def check_nothing_waits_in_vain(core: Core) -> None:
             continue
         for capability in call.capabilities:
             queue = state.queues.get((call.worker.key[0], capability))
-            if queue is not None and not queue.paused and call.takes(capability):
-                assert queue.open.total == 0
-                assert queue.suspects.total == 0 or call.worker.leases
+            if queue is not None and call.takes(capability):
+                assert not can_serve(state, queue, call.worker)
 
 
 def picture(core: Core) -> dict[str, Any]:
@@ -108,7 +177,11 @@ def picture(core: Core) -> dict[str, Any]:
     queues = {
         key: {
             "counts": (queue.ready, queue.delayed, queue.leased, queue.dead, queue.backing_off),
-            "tenants": queue.depth_by_tenant,
+            "tenants": {
+                name: (tenant.depth, tenant.ready, tenant.in_flight, tenant.capped)
+                for name, tenant in queue.line.tenants.items()
+                if not tenant.idle
+            },
             "rules": (queue.configured, queue.rules, queue.paused),
             "totals": queue.totals.row()._replace(refused=0),
         }

@@ -5,7 +5,7 @@ import yaml
 from pydantic import ValidationError
 
 from leadsman.reasons import Reason
-from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.capabilities import CapabilityConfig, OverCap, TenantFrom
 from leadsman_operator.api import (
     INJECTED_ENV,
     Capability,
@@ -83,12 +83,19 @@ spec:
     unreachableSeconds: 120}
   retry: {maxAttempts: 3, backoffSeconds: 2, maxBackoffSeconds: 120, maxReclaims: 2}
   admission: {maxDepth: 5000, maxDepthPerTenant: 50, retryAfterSeconds: 15, maxPayloadBytes: 1000}
-  fairness: {lowestBandEvery: 8}
+  fairness:
+    tenantSharePercent: 40
+    overCap: UseIdle
+    tenantFrom: Identity
+    weights: {acme: 3}
+    interactiveReservePercent: 20
+    lowestBandEvery: 8
+  limits: {maxInFlight: 50, leasesPerMinute: 600}
   retention: {completedSeconds: 100, deadSeconds: 200}
 """)
     )
 
-    assert capability_config(found, startup_seconds=12.5) == CapabilityConfig(
+    assert capability_config(found, startup_seconds=12.5, max_slots=40) == CapabilityConfig(
         name="code",
         lease_seconds=60,
         heartbeat_seconds=10,
@@ -103,6 +110,14 @@ spec:
         max_depth_per_tenant=50,
         retry_after_seconds=15,
         max_payload_bytes=1000,
+        tenant_share_percent=40,
+        over_cap=OverCap.USE_IDLE,
+        tenant_from=TenantFrom.IDENTITY,
+        tenant_weights={"acme": 3},
+        interactive_reserve_percent=20,
+        max_in_flight=50,
+        leases_per_minute=600,
+        max_slots=40,
         lowest_band_every=8,
         completed_retention_seconds=100,
         dead_retention_seconds=200,
@@ -114,7 +129,7 @@ def test_every_rule_of_the_broker_has_a_field_so_none_is_out_of_reach():
     changed = {
         name: field
         for name, field in CapabilityConfig.model_fields.items()
-        if name not in {"name", "startup_seconds"}
+        if name not in {"name", "startup_seconds", "max_slots"}
     }
     spec = {
         "lease": {
@@ -126,7 +141,15 @@ def test_every_rule_of_the_broker_has_a_field_so_none_is_out_of_reach():
         },
         "retry": {"maxAttempts": 7, "backoffSeconds": 3, "maxBackoffSeconds": 121, "maxReclaims": 4},
         "admission": {"maxDepth": 1, "maxDepthPerTenant": 2, "retryAfterSeconds": 16, "maxPayloadBytes": 3},
-        "fairness": {"lowestBandEvery": 9},
+        "fairness": {
+            "tenantSharePercent": 26,
+            "overCap": "UseIdle",
+            "tenantFrom": "Identity",
+            "weights": {"acme": 2},
+            "interactiveReservePercent": 1,
+            "lowestBandEvery": 9,
+        },
+        "limits": {"maxInFlight": 5, "leasesPerMinute": 6},
         "retention": {"completedSeconds": 101, "deadSeconds": 201, "ledgerSeconds": 301},
     }
     found = capability_config(Capability.model_validate({"metadata": {"name": "c"}, "spec": spec}))

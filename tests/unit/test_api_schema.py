@@ -81,7 +81,6 @@ def test_no_field_waits_for_a_later_version():
     paths = {path for path, _ in ours()}
     for name in (
         "budget",
-        "leasesPerMinute",
         "onFull",
     ):
         assert not [path for path in paths if name in path]

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from core_rig import CAPABILITY, NAMESPACE, Rig, check, order_of, picture
+from core_rig import CAPABILITY, NAMESPACE, Rig, check, heads_of, picture
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskState
 from leadsman.wire.workers import FenceOutcome
@@ -66,7 +66,7 @@ class CoreMachine(RuleBasedStateMachine):
         return results
 
     def _look_at_answers(self) -> None:
-        """Nothing completed is delivered again, no token comes twice, and the best ready task goes first."""
+        """Nothing completed is delivered again, no token comes twice, and a tenant's best ready task goes first."""
         granted = [
             lease
             for number, answer in enumerate(self.rig.answers.values())
@@ -74,7 +74,8 @@ class CoreMachine(RuleBasedStateMachine):
             for lease in answer.leases
         ]
         self.seen_answers = len(self.rig.answers)
-        worst: dict[str, tuple[int, int]] = {}
+        worst: dict[str, int] = {}
+        last: dict[tuple[str, str, int], int] = {}
         for lease in granted:
             assert lease.task_id in self.owed
             assert lease.task_id not in self.completed
@@ -82,12 +83,15 @@ class CoreMachine(RuleBasedStateMachine):
             if row is None or row.epoch != lease.epoch:
                 continue
             if self.newest.get(lease.task_id) != lease.token and not row.suspect:
-                worst[lease.capability] = max(worst.get(lease.capability, (-99, 0)), order_of(row))
+                worst[lease.capability] = min(worst.get(lease.capability, 9), row.priority)
+                lane = (lease.capability, row.tenant, row.priority)
+                assert last.get(lane, 0) < row.seq
+                last[lane] = row.seq
             self.newest[lease.task_id] = lease.token
-        for capability, last in worst.items():
-            queue = self.rig.core.state.queues[NAMESPACE, capability]
-            best = queue.open.head(self.rig.core.state.tasks)
-            assert best is None or last < order_of(best)
+        for capability, priority in worst.items():
+            for head in heads_of(self.rig.core, (NAMESPACE, capability)):
+                assert head.priority <= priority
+                assert last.get((capability, head.tenant, head.priority), 0) < head.seq
 
     @rule(
         target=accepted,

@@ -29,7 +29,7 @@ def saturated(state: "State", queue: Queue, tenant: str) -> Saturated | None:
     rules = queue.rules
     over = queue.depth - rules.max_depth
     if tenant and rules.max_depth_per_tenant is not None:
-        over = max(over, queue.depth_by_tenant.get(tenant, 0) - rules.max_depth_per_tenant)
+        over = max(over, queue.line.tenant(tenant).depth - rules.max_depth_per_tenant)
     if over <= 0:
         return None
     queue.totals.refused += 1

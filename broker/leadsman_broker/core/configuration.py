@@ -49,7 +49,7 @@ def configure(state: "State", command: Configure) -> Configured:
 def _put(state: "State", key: tuple[str, str], rules: CapabilityConfig) -> None:
     queue = state.queues.get(key)
     if queue is None:
-        queue = state.queues[key] = Queue(key, rules, configured=True)
+        queue = state.queues[key] = Queue(key, rules, state.tasks, state.now, configured=True)
         queue.paused = key in state.pauses
         state.queue_changed(queue, urgent=True)
         for call in [*state.calls.values()]:  # workers may have been waiting for it
@@ -59,8 +59,10 @@ def _put(state: "State", key: tuple[str, str], rules: CapabilityConfig) -> None:
     if queue.rules == rules and queue.configured:
         return
     startup_changed = queue.rules.startup_seconds != rules.startup_seconds
-    queue.rules = rules
+    queue.follow(rules, state.now)
     queue.configured = True
+    if queue.ready:
+        state.hot[key] = None
     state.queue_changed(queue, urgent=True)
     if startup_changed:
         queue.recount_soon(state.tasks)

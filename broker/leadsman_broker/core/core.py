@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leadsman.wire.capabilities import TenantFrom
 from leadsman.wire.stats import CapabilityStats, CordonStats, FenceStats, WorkerStats
 from leadsman_broker.core import commands as c
 from leadsman_broker.core import stats, timers
@@ -220,6 +221,11 @@ class Core:
         """Return the counters of a queue, for metrics; zeros when it is gone."""
         queue = self.state.queues.get(key)
         return queue.totals.row() if queue is not None else TotalsRow()
+
+    def identifies_tenants(self, namespace: str, capability: str) -> bool:
+        """Say whether a queue takes the tenant of a task from who submits it, whatever the task claims."""
+        queue = self.state.queues.get((namespace, capability))
+        return queue is not None and queue.rules.tenant_from is TenantFrom.IDENTITY
 
     def capabilities(self, namespace: str) -> NamespaceRow:
         """Return the configuration in force; generation 0 and empty when there never was one."""

@@ -1,11 +1,12 @@
 """Ready tasks meet parked lease calls.
 
 Runs once at the end of a step, so that a batch of new work fills the fullest workers first and each call is
-answered once with all it got. Work conserving: afterwards no queue has a task that a waiting call could have taken.
+answered once with all it got. Work conserving: afterwards no queue has a task that a waiting call may take.
 """
 
 from typing import TYPE_CHECKING
 
+from leadsman_broker.core.ceilings import watch_pace
 from leadsman_broker.core.leases import grant
 from leadsman_broker.core.picking import can_serve, pick
 from leadsman_broker.core.queues import Queue
@@ -30,18 +31,19 @@ def dispatch(state: "State") -> None:
 
 def _serve(state: "State", queue: Queue, served: dict[int, Call]) -> None:
     passed: list[Entry] = []
-    while queue.open.total and (call := first(queue)) is not None:
+    while can_serve(state, queue) and (call := first(queue)) is not None:
         if _fill(state, call, queue):
             served[call.id] = call
             offer(state, call)
         else:
             passed.append(pass_over(queue))
     put_back(queue, passed)
-    if queue.suspects.total:
+    if queue.line.suspects:
         for call in empty_handed(queue):
-            if queue.ready and _fill(state, call, queue):
+            if can_serve(state, queue, call.worker) and _fill(state, call, queue):
                 served[call.id] = call
                 offer(state, call)
+    watch_pace(state, queue)
 
 
 def _fill(state: "State", call: Call, origin: Queue) -> bool:
@@ -56,7 +58,7 @@ def _fill(state: "State", call: Call, origin: Queue) -> bool:
     while call.capacity() > 0:
         for capability in _rotation(call.capabilities, worker.last_served):
             queue = state.queues.get((namespace, capability))
-            if queue is None or not call.takes(capability) or not can_serve(queue, worker):
+            if queue is None or not call.takes(capability) or not can_serve(state, queue, worker):
                 continue
             if queue is not origin and first(queue) is not call:
                 continue

@@ -27,12 +27,15 @@ def let_go(state: "State", row: TaskRow) -> None:
     assert lease is not None  # noqa: S101  # a caller that lets go of what is not held has lost count
     worker = lease.worker
     row.lease = None
-    row.queue.leased -= 1
+    queue = row.queue
+    queue.take_back(row, state.now)
+    if queue.ready:
+        state.hot[queue.key] = None  # a ceiling or a cap may have room again
     worker.leases.remove(row.seq)
     worker.last_end = state.now
     if not worker.leases:
         worker.idle_since = state.now
         worker.alone = False
     state.worker_changed(worker, urgent=not worker.leases)
-    state.queue_changed(row.queue)
+    state.queue_changed(queue)
     rank_again(state, worker)

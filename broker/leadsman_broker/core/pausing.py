@@ -46,6 +46,6 @@ def _put(state: "State", key: QueueKey, row: PauseRow | None) -> None:
         return
     queue.paused = row is not None
     if row is None:
-        queue.resumed_at = state.now
+        queue.opened_at = state.now
         state.hot[key] = None
     state.queue_changed(queue, urgent=True)

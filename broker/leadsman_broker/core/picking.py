@@ -1,27 +1,32 @@
 """Which task of a queue goes next: a short sequence of stages, each of which narrows the choice.
 
-The band, by priority or by the turn of the lowest; in it the lowest seq. A worker that holds nothing is offered the
-suspects as well, in the same order.
+What is closed is left out; then the highest priority that has an unblocked tenant, or now and then the lowest; in
+it the tenant with the least in flight for its weight, ties to the least recently served; of that tenant the lowest
+seq. Tenants over their cap come last, and only if the queue lets them use what would be idle. A worker that holds
+nothing is offered the suspects as well, in the same order.
 """
 
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import gates
 from leadsman_broker.core.attempts import EndReason
+from leadsman_broker.core.ceilings import closed
+from leadsman_broker.core.lanes import Lane, Tasks
+from leadsman_broker.core.line import OVER_CAP, SUSPECT
 from leadsman_broker.core.placement import finish
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.tasks import TaskRow
+from leadsman_broker.core.tenants import BACKGROUND, INTERACTIVE
 from leadsman_broker.core.workers import WorkerRow
 
 if TYPE_CHECKING:
     from leadsman_broker.core.state import State
 
 
-def can_serve(queue: Queue, worker: WorkerRow) -> bool:
-    """Say whether the queue has a ready task that this worker may have."""
-    if queue.paused:
-        return False
-    return bool(queue.open.total or (queue.suspects.total and not worker.leases))
+def can_serve(state: "State", queue: Queue, worker: WorkerRow | None = None) -> bool:
+    """Say whether the queue has a task that this worker may have; None: a worker that holds something."""
+    return bool(queue.ready) and bool(_open_kinds(state, queue, worker))
 
 
 def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
@@ -29,30 +34,66 @@ def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
 
     A task whose ttl has run out ends here instead of being leased.
     """
-    while (row := _next_of(state, queue, worker)) is not None:
+    while queue.ready and (lane := _next_lane(state, queue, worker)) is not None:
+        row = lane.head(state.tasks)
+        assert row is not None  # noqa: S101  # a lane without tasks stands on no shelf
         if row.expires_at is not None and row.expires_at <= state.now:
             finish(state, row, TaskState.EXPIRED, reason=EndReason.EXPIRED)
             continue
+        held = gates.ask(state, queue, row)
+        if held is not None:
+            tenant = None if held.whole_queue else row.tenant
+            gates.hold(state, queue, held.reason, interactive=lane.interactive, tenant=tenant)
+            continue
         queue.take(row)
-        queue.picks += 1
+        queue.pace.take(state.now)
         return row
     return None
 
 
-def _next_of(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
-    row = queue.open.head(state.tasks, lowest=_is_turn_of_lowest(queue))
-    if queue.suspects.total and not worker.leases:
-        suspect = queue.suspects.head(state.tasks)
-        if row is None or (suspect is not None and _order(suspect) < _order(row)):
-            return suspect
-    return row
+def _open_kinds(state: "State", queue: Queue, worker: WorkerRow | None) -> list[int]:
+    """Return the kinds of task (class and suspicion) of which there are some that this worker may have."""
+    line = queue.line
+    shelves = line.shelves
+    kinds: list[int] = []
+    alone = line.suspects and worker is not None and not worker.leases
+    for interactive in (BACKGROUND, INTERACTIVE):
+        ordinary = shelves[interactive].mask or shelves[interactive + OVER_CAP].mask
+        suspect = alone and (shelves[interactive + SUSPECT].mask or shelves[interactive + SUSPECT + OVER_CAP].mask)
+        if (ordinary or suspect) and closed(state, queue, interactive) is None:
+            if ordinary:
+                kinds.append(interactive)
+            if suspect:
+                kinds.append(interactive + SUSPECT)
+    return kinds
 
 
-def _is_turn_of_lowest(queue: Queue) -> bool:
-    """Say whether this pick takes the oldest task of the lowest band, so that no priority starves."""
+def _next_lane(state: "State", queue: Queue, worker: WorkerRow) -> Lane | None:
+    kinds = _open_kinds(state, queue, worker)
+    if not kinds:
+        return None
+    all_shelves = queue.line.shelves
+    shelves = [all_shelves[kind] for kind in kinds if all_shelves[kind].mask]
+    if not shelves:
+        shelves = [all_shelves[kind + OVER_CAP] for kind in kinds if all_shelves[kind + OVER_CAP].mask]
+    mask = 0
+    for shelf in shelves:
+        mask |= shelf.mask
     every = queue.rules.lowest_band_every
-    return bool(every) and (queue.picks + 1) % every == 0
+    # With one priority there is no lower one to starve, and its tenants' turns are left as they are.
+    if every and (queue.picks + 1) % every == 0 and mask & (mask - 1):
+        priority = (mask & -mask).bit_length() - 1
+        lanes = [shelf.oldest(priority) for shelf in shelves if shelf.mask >> priority & 1]
+        return lanes[0] if len(lanes) == 1 else min(lanes, key=lambda lane: _seq(lane, state.tasks))
+    priority = mask.bit_length() - 1
+    lanes = [shelf.next(priority) for shelf in shelves if shelf.mask >> priority & 1]
+    if len(lanes) == 1:
+        return lanes[0]
+    tenant = min(lanes, key=lambda lane: (lane.tenant.load, lane.tenant.served, _seq(lane, state.tasks))).tenant
+    own = [lane for lane in tenant.lanes.values() if lane.priority == priority and lane.shelf in shelves]
+    return min(own, key=lambda lane: _seq(lane, state.tasks))
 
 
-def _order(row: TaskRow) -> tuple[int, int]:
-    return -row.priority, row.seq
+def _seq(lane: Lane, tasks: Tasks) -> int:
+    head = lane.head(tasks)
+    return head.seq if head is not None else -1

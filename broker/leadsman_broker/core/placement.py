@@ -49,7 +49,7 @@ def put_back(state: "State", row: TaskRow, *, backing_off: bool) -> None:
         state.queue_changed(queue)
     else:
         row.backing_off = False
-        queue.add_returned(row, state.tasks)
+        queue.add_returned(row)
         if row.suspect:
             state.alarms.sooner(("suspects", queue.key), state.now + state.settings.suspect_patience_seconds)
         became_ready(state, queue)
@@ -126,6 +126,6 @@ def forget_queue(state: "State", queue: "Queue") -> None:
     state.hot.pop(queue.key, None)
     state.out.totals.discard(queue)
     state.out.forgotten.append(queue.key)
-    for kind in ("due", "soon", "suspects", "service"):
+    for kind in ("due", "soon", "suspects", "service", "pace"):
         state.alarms.set((kind, queue.key), None)
     state.queue_changed(queue, urgent=True)

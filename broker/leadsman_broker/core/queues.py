@@ -1,13 +1,17 @@
 """A queue: the tasks of one capability in one namespace, by where they stand, and its rules.
 
-It refers to tasks by seq only. All counts are kept here as tasks come and go; the property tests recount them.
+The ready ones stand in its line. It refers to tasks by seq only. All counts are kept as tasks come and go; the
+property tests recount them.
 """
 
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
+from leadsman.reasons import Reason
 from leadsman.wire.capabilities import CapabilityConfig
-from leadsman_broker.core.bands import Shelf, Tasks
+from leadsman_broker.core.lanes import Tasks
+from leadsman_broker.core.line import Line
+from leadsman_broker.core.pace import Pace
 from leadsman_broker.core.rows import QueueKey
 from leadsman_broker.core.service_times import DrainRate, ServiceTimes
 from leadsman_broker.core.tasks import DELAYED, LEASED, READY, TaskRow
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Queue:
-    """Ready tasks in bands by priority, delayed ones by due time, and counts of both and of the leased."""
+    """Ready tasks in a line, delayed ones by due time, and counts of both and of the leased."""
 
     __slots__ = (
         "_delayed",
@@ -27,42 +31,44 @@ class Queue:
         "configured",
         "dead",
         "delayed",
-        "depth_by_tenant",
         "drain",
         "due_soon",
+        "held",
         "key",
         "leased",
-        "open",
+        "line",
+        "opened_at",
+        "pace",
         "paused",
         "picks",
-        "resumed_at",
         "rules",
         "service_times",
-        "suspects",
         "totals",
         "waiters",
     )
 
-    def __init__(self, key: QueueKey, rules: CapabilityConfig, *, configured: bool) -> None:
+    def __init__(
+        self, key: QueueKey, rules: CapabilityConfig, tasks: Tasks, now: float, *, configured: bool
+    ) -> None:
         self.key = key
         self.rules = rules
         self.configured = configured
         """False: no longer listed, kept for the tasks it holds; it takes no new work."""
         self.paused = False
-        """Nothing is leased from it. `resumed_at` is when it last could not be, for the age of what waits."""
-        self.resumed_at = 0.0
-        self.open = Shelf(suspect=False)
-        """Ready tasks that any worker may have."""
-        self.suspects = Shelf(suspect=True)
-        """Ready tasks that wait for a worker that holds nothing."""
+        """Nothing is leased from it."""
+        self.line = Line(tasks, rules)
+        """The ready tasks, and what each tenant has in flight."""
+        self.pace = Pace(rules.leases_per_minute, now)
+        self.held: tuple[set[Reason], set[Reason]] = (set(), set())
+        """Why all its tasks of a class, background and interactive, wait for something else, see `gates`."""
+        self.opened_at = 0.0
+        """When it was last opened by a pause, a ceiling or a hold that ended."""
         self.delayed = 0
         self.backing_off = 0
         """Of the delayed, those that wait for a retry."""
         self.leased = 0
         self.dead = 0
         self.due_soon = 0
-        self.depth_by_tenant: dict[str, int] = {}
-        """Ready and delayed tasks of each tenant that has any."""
         self.picks = 0
         self.waiters: list[Entry] = []
         """Heap of parked lease calls, see `waiting`."""
@@ -74,8 +80,9 @@ class Queue:
 
     @property
     def ready(self) -> int:
-        """Return how many tasks could be leased now."""
-        return self.open.total + self.suspects.total
+        """Return how many tasks wait for nothing but a lease."""
+        line = self.line
+        return line.ordinary + line.suspects
 
     @property
     def depth(self) -> int:
@@ -87,23 +94,30 @@ class Queue:
         """Say whether dropping the queue would drop a task."""
         return bool(self.ready or self.delayed or self.leased or self.dead)
 
+    def follow(self, rules: CapabilityConfig, now: float) -> None:
+        """Take over new rules."""
+        self.rules = rules
+        self.opened_at = now
+        self.pace.follow(rules.leases_per_minute, now)
+        self.line.follow(rules, now)
+
     def add_fresh(self, row: TaskRow) -> None:
         """Take in a task that is ready at accept."""
         row.state = READY
-        self._count_depth(row.tenant, 1)
-        self.open.append(row)
+        self.line.count_depth(row.tenant, 1)
+        self.line.append(row)
 
-    def add_returned(self, row: TaskRow, tasks: Tasks) -> None:
+    def add_returned(self, row: TaskRow) -> None:
         """Take in a task that comes back and is ready; a suspect waits apart."""
         row.state = READY
-        self._count_depth(row.tenant, 1)
-        self._shelf(row).insert(row, tasks)
+        self.line.count_depth(row.tenant, 1)
+        self.line.insert(row)
 
     def add_delayed(self, row: TaskRow) -> None:
         """Take in a task that is due later."""
         row.state = DELAYED
         self.delayed += 1
-        self._count_depth(row.tenant, 1)
+        self.line.count_depth(row.tenant, 1)
         heappush(self._delayed, (row.due_at, row.seq))
         if row.backing_off:
             self.backing_off += 1
@@ -115,24 +129,28 @@ class Queue:
         if row.state is DELAYED:
             self._leave_delayed(row)
         else:
-            self._shelf(row).discard(row)
-        self._count_depth(row.tenant, -1)
+            self.line.discard(row)
+        self.line.count_depth(row.tenant, -1)
 
     def take(self, row: TaskRow) -> None:
-        """Remove a ready task that a shelf's `head` has just returned; it is the caller's, counted as leased."""
-        self._shelf(row).take(row)
+        """Remove a ready task that was picked; it is the caller's, counted as leased."""
+        self.picks += 1
+        self.line.take(row, self.picks)
+        self.line.count_depth(row.tenant, -1)
+        self.lend(row)
+
+    def lend(self, row: TaskRow) -> None:
+        """Count a task as leased."""
         row.state = LEASED
         self.leased += 1
-        self._count_depth(row.tenant, -1)
+        self.line.begin(row)
 
-    def give_up_suspicions(self, now: float, patience: float, tasks: Tasks, limit: int) -> list[TaskRow]:
-        """Let any worker have the suspects that were ready for `patience` seconds, at most `limit`; return them."""
-        rows = self.suspects.ready_for(patience, now, tasks, limit)
-        for row in rows:
-            self.suspects.discard(row)
-            row.suspect = False
-            self.open.insert(row, tasks)
-        return rows
+    def take_back(self, row: TaskRow, now: float) -> None:
+        """Count a leased task out; it must go somewhere at once."""
+        if self.leased == self.rules.max_in_flight:
+            self.opened_at = now
+        self.leased -= 1
+        self.line.end(row, now)
 
     def next_due(self, tasks: Tasks) -> float | None:
         """Return when the next delayed task is due."""
@@ -171,18 +189,10 @@ class Queue:
             row = tasks[heappop(self._delayed)[1]]
             self._leave_delayed(row)
             row.backing_off = False
-            self._count_depth(row.tenant, -1)
-            self.add_returned(row, tasks)
+            self.line.count_depth(row.tenant, -1)
+            self.add_returned(row)
             moved += 1
         return moved
-
-    def oldest_since(self, tasks: Tasks) -> float | None:
-        """Return since when the longest waiting ready task could have been leased."""
-        found = [self.open.oldest_since(tasks), self.suspects.oldest_since(tasks)]
-        return min((since for since in found if since is not None), default=None)
-
-    def _shelf(self, row: TaskRow) -> Shelf:
-        return self.suspects if row.suspect else self.open
 
     def _leave_delayed(self, row: TaskRow) -> None:
         self.delayed -= 1
@@ -191,13 +201,6 @@ class Queue:
         if row.soon:
             row.soon = False
             self.due_soon -= 1
-
-    def _count_depth(self, tenant: str, change: int) -> None:
-        depth = self.depth_by_tenant.get(tenant, 0) + change
-        if depth:
-            self.depth_by_tenant[tenant] = depth
-        else:
-            self.depth_by_tenant.pop(tenant, None)
 
 
 def _next(heap: list[tuple[float, int]], tasks: Tasks) -> float | None:

@@ -12,7 +12,7 @@ from leadsman_broker.core.placement import finish, requeue, watch_delayed, watch
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import AttemptOutcome, LiveRow, QueueKey, Standing, Stored
 from leadsman_broker.core.service_times import ServiceTimes
-from leadsman_broker.core.tasks import LEASED, Lease, TaskRow, task_from
+from leadsman_broker.core.tasks import Lease, TaskRow, task_from
 from leadsman_broker.core.timers import watch_suspects, watch_workers
 from leadsman_broker.core.totals import Totals
 from leadsman_broker.core.workers import known_worker
@@ -91,7 +91,7 @@ def _queue(
     queue = state.queues.get(key)
     if queue is None:
         rules = rules if rules is not None else CapabilityConfig(name=key[1])
-        queue = state.queues[key] = Queue(key, rules, configured=configured)
+        queue = state.queues[key] = Queue(key, rules, state.tasks, state.now, configured=configured)
         queue.paused = key in state.pauses
     return queue
 
@@ -112,7 +112,7 @@ def _place(state: "State", stored: LiveRow) -> None:
         queue.add_fresh(row)
     else:
         row.backing_off = False
-        queue.add_returned(row, state.tasks)
+        queue.add_returned(row)
 
 
 def _hold(state: "State", row: TaskRow, standing: Standing) -> None:
@@ -130,7 +130,6 @@ def _hold(state: "State", row: TaskRow, standing: Standing) -> None:
     if not worker.leases or started_at >= worker.last_end:
         worker.answered = lease.attempt_id
         worker.last_end = started_at  # the newest grant is the best guess at when it was last active
-    row.state = LEASED
-    queue.leased += 1
+    queue.lend(row)
     hold(state, row, lease)
     worker.slots = max(worker.slots, len(worker.leases))

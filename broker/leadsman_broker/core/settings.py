@@ -15,6 +15,8 @@ class Settings:
     """A list of held leases made this soon after a grant proves nothing: the reply may be under way."""
     worker_forget_seconds: float = 120.0
     """A worker that holds nothing and was not heard for this long is forgotten."""
+    worker_silent_seconds: float = 45.0
+    """A worker that was not heard for this long offers no slots to the interactive reserve."""
     suspect_patience_seconds: float = 60.0
     """How long a suspect task waits for a worker that holds nothing, before any worker may have it."""
     max_releases: int = 100

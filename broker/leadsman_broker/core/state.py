@@ -1,6 +1,8 @@
 """All that the core remembers. Rules live in the modules beside it; this one only holds and marks."""
 
 from leadsman_broker.core.alarms import Alarms
+from leadsman_broker.core.fleet import Fleet
+from leadsman_broker.core.gates import Gate
 from leadsman_broker.core.outbox import Outbox
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.randomness import Randomness
@@ -26,6 +28,8 @@ class State:
         "expiries",
         "fences",
         "fences_changed",
+        "fleet",
+        "gates",
         "hot",
         "lease_ends",
         "loaded",
@@ -65,7 +69,11 @@ class State:
         self.pods: dict[str, set[WorkerKey]] = {}
         self.fences: dict[str, FenceRow] = {}
         self.cordons: dict[str, CordonRow] = {}
+        self.fleet = Fleet()
+        """Slots that the workers offer each queue."""
 
+        self.gates: tuple[Gate, ...] = ()
+        """Asked in this order about every task before it is leased."""
         self.calls: dict[int, Call] = {}
         """Parked lease calls by number."""
         self.stamp = 0
@@ -96,7 +104,15 @@ class State:
             self.urgent = True
 
     def worker_changed(self, worker: WorkerRow, *, urgent: bool = False) -> None:
-        """Note that a worker's stats are not what they were."""
+        """Note that a worker's stats are not what they were; urgent is whatever changes what it may be given."""
         self.changed_workers.add(worker.key)
         if urgent:
             self.urgent = True
+            self.count_slots(worker)
+
+    def count_slots(self, worker: WorkerRow, *, gone: bool = False) -> None:
+        """Follow a change of what a worker offers; more slots may let more background work run."""
+        for key in self.fleet.count(worker, gone=gone):
+            queue = self.queues.get(key)
+            if queue is not None and queue.rules.interactive_reserve_percent and queue.ready:
+                self.hot[key] = None

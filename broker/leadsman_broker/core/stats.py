@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from leadsman.reasons import Reason
 from leadsman.wire.stats import CapabilityStats, CordonStats, FenceStats, WorkerStats
+from leadsman_broker.core.demand import oldest_since, work_of
 from leadsman_broker.core.workers import WorkerRow
 
 if TYPE_CHECKING:
@@ -17,14 +17,8 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
     tasks = state.tasks
     queue.count_soon(tasks, now)
     due = queue.next_due(tasks)
-    since = queue.oldest_since(tasks)
-    open_now = 0 if queue.paused else queue.ready
-    if queue.paused:
-        since = None
-    elif since is not None:
-        since = max(since, queue.resumed_at)
-    blocked = {Reason.DELAYED: queue.delayed - queue.backing_off, Reason.BACKOFF: queue.backing_off}
-    blocked[Reason.CAPABILITY_PAUSED] = queue.ready - open_now
+    since = oldest_since(queue)
+    work = work_of(state, queue, now)
     totals = queue.totals
     return CapabilityStats(
         namespace=queue.key[0],
@@ -33,13 +27,13 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
         delayed=queue.delayed,
         leased=queue.leased,
         dead=queue.dead,
-        waiting=open_now,
-        leasable=open_now,
-        due_soon=0 if queue.paused else queue.due_soon,
+        waiting=work.waiting,
+        leasable=work.leasable,
+        due_soon=work.due_soon,
         next_due_seconds=None if due is None else max(0.0, due - now),
         oldest_age_seconds=None if since is None else max(0.0, now - since),
         service_seconds=queue.service_times.mean(),
-        blocked={reason.value: count for reason, count in blocked.items() if count},
+        blocked={reason.value: count for reason, count in work.blocked.items() if count},
         accepted_total=totals.accepted,
         completed_total=totals.completed,
         failed_total=totals.failed,

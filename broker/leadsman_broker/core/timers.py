@@ -69,7 +69,7 @@ def _ring(state: "State", kind: str, queue: Queue) -> bool:
     elif kind == "suspects":
         settings = state.settings
         limit = settings.timers_per_step
-        released = queue.give_up_suspicions(state.now, settings.suspect_patience_seconds, state.tasks, limit)
+        released = queue.line.give_up_suspicions(state.now, settings.suspect_patience_seconds, limit)
         for row in released:
             state.out.touched[row.seq] = row
         if released:
@@ -77,6 +77,10 @@ def _ring(state: "State", kind: str, queue: Queue) -> bool:
         if len(released) == limit:
             return False
         watch_suspects(state, queue)
+    elif kind == "pace":
+        if queue.ready:
+            state.hot[queue.key] = None
+            state.queue_changed(queue)
     else:
         state.out.service_times[queue.key] = queue.service_times.snapshot()
     return True
@@ -84,7 +88,7 @@ def _ring(state: "State", kind: str, queue: Queue) -> bool:
 
 def watch_suspects(state: "State", queue: Queue) -> None:
     """Set the alarm for the suspect that loses patience first."""
-    since = queue.suspects.oldest_since(state.tasks)
+    since = queue.line.suspect_since()
     patience = state.settings.suspect_patience_seconds
     state.alarms.set(("suspects", queue.key), None if since is None else since + patience)
 

@@ -30,8 +30,10 @@ class WorkerRow:
         "last_served",
         "leases",
         "lost",
+        "offers",
         "pod_name",
         "pool",
+        "silent",
         "slots",
     )
 
@@ -56,6 +58,10 @@ class WorkerRow:
         self.heard_at = now
         self.lost = False
         """A lease of its was lost since it was last heard; its other leases are lost with that one."""
+        self.silent = False
+        """Not heard for a while, so its slots do not count."""
+        self.offers: tuple[tuple[str, ...], int] | None = None
+        """What of it is counted in `fleet`: capabilities and slots."""
         self.idle_since = now
         self.last_end = 0.0
         """When a lease of its last ended."""
@@ -88,7 +94,8 @@ def hear(state: "State", who: Worker, capabilities: tuple[str, ...], slots: int)
     worker = known_worker(state, (who.namespace, who.pod_uid, who.incarnation))
     worker.heard_at = state.now
     worker.lost = False
-    if worker.slots != slots or worker.capabilities != capabilities or worker.pool != who.pool:
+    if worker.slots != slots or worker.capabilities != capabilities or worker.pool != who.pool or worker.silent:
+        worker.silent = False
         worker.slots = slots
         worker.capabilities = capabilities
         worker.pool = who.pool
@@ -111,7 +118,15 @@ def known_worker(state: "State", key: WorkerKey) -> WorkerRow:
 
 
 def forget_silent(state: "State") -> None:
-    """Forget the workers that hold nothing, wait for nothing and were not heard for long."""
+    """Forget the workers that hold nothing, wait for nothing and were not heard for long.
+
+    Those that were not heard for a part of that offer no slots meanwhile.
+    """
+    quiet = state.now - state.settings.worker_silent_seconds
+    for worker in state.workers.values():
+        if not worker.silent and worker.heard_at <= quiet and worker.call is None:
+            worker.silent = True
+            state.count_slots(worker)
     before = state.now - state.settings.worker_forget_seconds
     silent = [
         worker
@@ -125,3 +140,4 @@ def forget_silent(state: "State") -> None:
         if not incarnations:
             del state.pods[worker.key[1]]
         state.worker_changed(worker, urgent=True)
+        state.count_slots(worker, gone=True)

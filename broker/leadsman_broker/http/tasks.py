@@ -125,7 +125,7 @@ class TaskCalls:
     async def submit(self, exchange: Exchange) -> Response:
         """Enqueue a batch."""
         request = await exchange.read(SubmitRequest)
-        command = Enqueue(exchange.namespace, tuple(_new_task(task) for task in request.tasks))
+        command = Enqueue(exchange.namespace, tuple(self._new_task(exchange, task) for task in request.tasks))
         (outcomes,) = await self._engine.submit([command], grows=True)
         results = cast("list[SubmitOutcome]", outcomes)
         reply = Response(views.submit_reply(results))
@@ -200,6 +200,10 @@ class TaskCalls:
         results = [views.redrive_result(outcome) for outcome in cast("list[Redriven]", outcomes)]
         return json_response(RedriveReply(results=results))
 
+    def _new_task(self, exchange: Exchange, task: TaskSubmit) -> NewTask:
+        identifies = self._engine.core.identifies_tenants(exchange.namespace, task.capability)
+        return _new_task(task, exchange.principal.name if identifies else task.tenant)
+
     async def _view(self, namespace: str, task_id: str) -> TaskView:
         record = await self._engine.task(namespace, task_id)
         if record is None:
@@ -212,13 +216,13 @@ class TaskCalls:
         return json_response(TaskList(items=items, next_cursor=None if next_after is None else str(next_after)))
 
 
-def _new_task(task: TaskSubmit) -> NewTask:
+def _new_task(task: TaskSubmit, tenant: str) -> NewTask:
     key = task.idempotency_key
     return NewTask(
         capability=task.capability,
         payload=to_json(task.payload),
         name=task.name,
-        tenant=task.tenant,
+        tenant=tenant,
         task_class=TaskClass(task.task_class),
         priority=task.priority,
         idempotency_key=key,

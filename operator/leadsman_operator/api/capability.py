@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from leadsman.wire.capabilities import OverCap, TenantFrom
 from leadsman_operator.api.base import (
     API_VERSION,
     DAY_SECONDS,
@@ -16,6 +17,8 @@ from leadsman_operator.api.base import (
 )
 from leadsman_operator.api.conditions import Conditions
 
+MAX_WEIGHTS = 100
+Weight = Annotated[int, Field(ge=1, le=1_000, json_schema_extra=INT32)]
 Count = Annotated[int, Field(ge=0, le=2_147_483_647, json_schema_extra=INT32)]
 
 
@@ -82,11 +85,35 @@ class AdmissionRules(ApiModel):
 
 
 class FairnessRules(ApiModel):
-    """Whose task goes next."""
+    """Whose task goes next: the highest priority, and in it the tenant with least in flight for its weight."""
 
+    tenant_share_percent: Annotated[int, Field(ge=1, le=100, json_schema_extra=INT32)] = 25
+    """How much of the slots that the serving pools may grow to one tenant may have in flight, at least one task.
+    Tasks without a tenant are under no cap."""
+    over_cap: OverCap = OverCap.WAIT
+    """What a tenant at its cap gets while slots are idle. Wait: nothing, so that others find them free at once.
+    UseIdle: what no tenant under its cap wants at the moment."""
+    tenant_from: TenantFrom = TenantFrom.TASK
+    """Who says which tenant a task belongs to. Task: whoever submits it. Identity: the broker takes the name it
+    knows the caller by, and overwrites what the caller claims."""
+    weights: Annotated[dict[str, Weight], Field(max_length=MAX_WEIGHTS)] = {}
+    """Tenants that get more turns than others: one of weight 3 has three tasks in flight for every one of a tenant
+    of weight 1, while both have some waiting. Tenants that are not listed have weight 1."""
+    interactive_reserve_percent: Annotated[int, Field(ge=0, le=100, json_schema_extra=INT32)] = 0
+    """How much of the workers' slots background tasks leave free, so that an interactive task finds one at once.
+    One background task may always run."""
     lowest_band_every: Annotated[int, Field(ge=0, le=1_000_000, json_schema_extra=INT32)] = 16
     """Every how many picks the oldest task of the lowest waiting priority goes first, so that a flood of high
     priority starves nobody. 0: strict priority."""
+
+
+class Limits(ApiModel):
+    """What the world behind the workers can take: a provider's ceiling, licences."""
+
+    max_in_flight: Annotated[int, Field(ge=1, le=10_000_000, json_schema_extra=INT32)] | None = None
+    """Tasks of this queue that may be in flight at once, however many workers there are. Default: no bound."""
+    leases_per_minute: Annotated[int, Field(ge=1, le=10_000_000, json_schema_extra=INT32)] | None = None
+    """Tasks that may be handed out in a minute, evenly; retries count. Default: no bound."""
 
 
 class RetentionRules(ApiModel):
@@ -110,7 +137,9 @@ class CapabilitySpec(ApiModel):
     admission: AdmissionRules = AdmissionRules()
     """When a new task is refused."""
     fairness: FairnessRules = FairnessRules()
-    """Whose task goes next: the highest priority, and among equals the one that came first."""
+    """Whose task goes next: the highest priority, and in it the tenant with least in flight for its weight."""
+    limits: Limits = Limits()
+    """What the world behind the workers can take: a provider's ceiling, licences."""
     retention: RetentionRules = RetentionRules()
     """How long what has ended can still be read."""
 

@@ -1,5 +1,7 @@
 """From custom resources to what the broker and the scaling decision take."""
 
+from collections.abc import Mapping
+
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman_operator.api.capability import Capability
 from leadsman_operator.api.workerpool import Step, WorkerPool
@@ -8,6 +10,8 @@ from leadsman_operator.scaling.model import DEFAULT_STARTUP_SECONDS, Decision, P
 
 MAX_STARTUP_SECONDS = 3600.0
 """Pods that take longer than this to start are not waited for by what is due soon."""
+
+MAX_TENANT_LENGTH = 128
 
 
 def pool_spec(pool: WorkerPool) -> PoolSpec:
@@ -43,8 +47,16 @@ def max_draining(pool: WorkerPool, replicas: int) -> int:
     return max(1, replicas * int(limit.removesuffix("%")) // 100)
 
 
-def capability_config(capability: Capability, startup_seconds: float = DEFAULT_STARTUP_SECONDS) -> CapabilityConfig:
-    """Give what the broker is told of a capability. `startup_seconds`: of the slowest pool that serves it."""
+def capability_config(
+    capability: Capability,
+    startup_seconds: float = DEFAULT_STARTUP_SECONDS,
+    max_slots: int | None = None,
+) -> CapabilityConfig:
+    """Give what the broker is told of a capability.
+
+    `startup_seconds`: of the slowest pool that serves it. `max_slots`: what those pools together may grow to; None
+    when there is none.
+    """
     spec = capability.spec
     return CapabilityConfig(
         name=capability.metadata.name,
@@ -61,12 +73,29 @@ def capability_config(capability: Capability, startup_seconds: float = DEFAULT_S
         max_depth_per_tenant=spec.admission.max_depth_per_tenant,
         retry_after_seconds=spec.admission.retry_after_seconds,
         max_payload_bytes=spec.admission.max_payload_bytes,
+        tenant_share_percent=spec.fairness.tenant_share_percent,
+        over_cap=spec.fairness.over_cap,
+        tenant_from=spec.fairness.tenant_from,
+        tenant_weights=_weights(spec.fairness.weights),
+        interactive_reserve_percent=spec.fairness.interactive_reserve_percent,
+        max_in_flight=spec.limits.max_in_flight,
+        leases_per_minute=spec.limits.leases_per_minute,
+        max_slots=max_slots,
         lowest_band_every=spec.fairness.lowest_band_every,
         completed_retention_seconds=spec.retention.completed_seconds,
         dead_retention_seconds=spec.retention.dead_seconds,
         ledger_retention_seconds=spec.retention.ledger_seconds,
         startup_seconds=min(startup_seconds, MAX_STARTUP_SECONDS),
     )
+
+
+def _weights(weights: Mapping[str, int]) -> dict[str, int]:
+    """Leave out names that no tenant can have; the broker would refuse the whole set for them."""
+    return {
+        tenant: weight
+        for tenant, weight in weights.items()
+        if len(tenant) <= MAX_TENANT_LENGTH and all(letter >= " " for letter in tenant)
+    }
 
 
 def last_decision(decision: Decision, time: str) -> LastDecision:

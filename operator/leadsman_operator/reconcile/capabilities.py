@@ -167,15 +167,17 @@ class CapabilityController:
 
     def _config(self, namespace: str, obj: Object) -> CapabilityConfig:
         name = obj["metadata"]["name"]
-        times = [self._startup_seconds(pool.key) for pool in self._index.serving(namespace, name)]
+        pools = self._index.serving(namespace, name)
+        times = [self._startup_seconds(pool.key) for pool in pools]
+        max_slots = sum(pool.spec.max_slots for pool in pools) if pools else None
         slowest = max((seconds for seconds in times if seconds is not None), default=DEFAULT_STARTUP_SECONDS)
         rounded_up = -(-slowest // _STARTUP_STEP_SECONDS) * _STARTUP_STEP_SECONDS
         startup = min(max(rounded_up, _STARTUP_STEP_SECONDS), 3600.0)
         try:
-            return capability_config(Capability.model_validate(obj), startup)
+            return capability_config(Capability.model_validate(obj), startup, max_slots)
         except ValidationError as error:
             _log.warning("capability cannot be read", namespace=namespace, name=name, error=str(error))
-            return CapabilityConfig(name=name, startup_seconds=startup)
+            return CapabilityConfig(name=name, startup_seconds=startup, max_slots=max_slots)
 
     async def tell(self, key: Key) -> float | None:
         """Write the status of one Capability if it is worth it; return in how many seconds to look again."""

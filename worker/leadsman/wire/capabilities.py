@@ -1,10 +1,32 @@
 """The rules of a namespace's queues, as the operator pushes them to the broker."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
-from leadsman.wire.base import Name, Reply, Request
+from leadsman.wire.base import Name, Reply, Request, Tenant
+
+
+class OverCap(StrEnum):
+    """What a tenant at its cap may have while slots are idle."""
+
+    WAIT = "Wait"
+    """Nothing: its tasks wait until one of its leases ends."""
+    USE_IDLE = "UseIdle"
+    """What no tenant under its cap wants at the moment."""
+
+
+class TenantFrom(StrEnum):
+    """Who says which tenant a task belongs to."""
+
+    TASK = "Task"
+    """Whoever submits it."""
+    IDENTITY = "Identity"
+    """The broker, by who submits it; what the caller claims is overwritten."""
+
+
+Weight = Annotated[int, Field(ge=1, le=1_000)]
 
 
 class CapabilityConfig(Request):
@@ -30,6 +52,18 @@ class CapabilityConfig(Request):
     dead_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 1_209_600.0
     ledger_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 7_776_000.0
     """How long what an attempt used can be read, from its lease on."""
+    tenant_share_percent: Annotated[int, Field(ge=1, le=100)] = 25
+    """How much of `max_slots` one tenant may have in flight, at least one task."""
+    over_cap: OverCap = OverCap.WAIT
+    tenant_from: TenantFrom = TenantFrom.TASK
+    tenant_weights: Annotated[dict[Tenant, Weight], Field(max_length=1_000)] = {}
+    """Tenant -> how much of the turns it gets, against 1 of every other tenant."""
+    interactive_reserve_percent: Annotated[int, Field(ge=0, le=100)] = 0
+    """How much of the workers' slots background tasks leave free."""
+    max_in_flight: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    leases_per_minute: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    max_slots: Annotated[int, Field(ge=0, le=2_147_483_647)] | None = None
+    """What the serving pools may grow to, in slots; unknown: no tenant has a cap."""
     lowest_band_every: Annotated[int, Field(ge=0, le=1_000_000)] = 16
     """Every how many picks the oldest task of the lowest leasable priority goes first; 0: strict priority."""
     startup_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30.0
