@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -329,3 +331,52 @@ def test_pause_and_resume_say_what_they_did(run, client, start_worker, broker):
     assert client.result(task, timeout_seconds=30) == 1
     unknown = run("pause", "typo")
     assert (unknown.returncode, "typo" in unknown.stderr) == (ERROR, True)
+
+
+def test_tasks_are_listed_and_cancelled(run, client):
+    first, second = client.submit("echo", tenant="acme").id, client.submit("gate").id
+    done = run("tasks", "cancel", first, "0000000000000000ffff")
+    assert (done.returncode, done.stdout) == (ERROR, f"{first} is cancelled\n")
+    assert done.stderr.startswith("error: ")
+    listed = run("tasks", "list")
+    assert listed.stdout.splitlines()[0].split() == [
+        *("ID", "CAPABILITY", "HANDLER", "STATE", "TENANT", "AGE", "ATTEMPTS", "WHY")
+    ]
+    assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == [first, second]
+    (only,) = lines(run("tasks", "list", "--json", "--state", "cancelled", "--tenant", "acme").stdout)
+    assert (only["id"], only["state"]) == (first, "cancelled")
+    nothing = run("tasks", "list", "--capability", "small")
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (OK, "", "no such tasks\n")
+    assert run("tasks", "list", "--state", "lost").returncode == USAGE
+    (again,) = lines(run("tasks", "cancel", first, "--json").stdout)
+    assert again["state"] == "cancelled"
+
+
+def test_top_into_a_pipe_gives_samples_with_rates(run, client, broker, start_worker, gate):
+    start_worker(broker.url, capabilities=["gate"], slots=3)
+    client.submit("gate", gate.path)
+    eventually(lambda: client.stats().workers[0].leases == 1, what="a task at work")
+    done = run("top", "--once", "--json", "--interval", "0.2")
+    (sample,) = lines(done.stdout)
+    (queue,) = [one for one in sample["capabilities"] if one["name"] == "gate"]
+    assert (queue["leased"], queue["per_second"]["completed"]) == (1, 0.0)
+    shown = run("top", "--once", "--interval", "0.2").stdout
+    assert "0 waiting, 1 of 3 slots taken, 1 workers" in shown
+    assert "gate 1" in shown
+
+
+def test_top_without_a_broker_is_one_line(run):
+    done = run("top", url="http://127.0.0.1:9")
+    assert (done.returncode, len(done.stderr.splitlines())) == (UNREACHABLE, 1)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_there_for_every_shell(environment, shell):
+    done = subprocess.run(
+        [shutil.which("leadsman", path=str(Path(sys.executable).parent))],
+        env=environment | {"_LEADSMAN_COMPLETE": f"source_{shell}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "_LEADSMAN_COMPLETE" in done.stdout

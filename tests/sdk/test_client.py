@@ -345,3 +345,46 @@ def test_a_delayed_task_and_one_with_a_ttl(client):
     assert view.due_at >= before + 3590
     expired = client.wait(client.submit("echo", ttl_seconds=0.05).id, timeout_seconds=30)
     assert expired.state is TaskState.EXPIRED
+
+
+def test_results_come_as_tasks_end_and_a_long_one_holds_up_nobody(broker, client, start_worker, gate):
+    start_worker(broker.url, capabilities=["gate", "echo"], slots=4)
+    held = [client.submit("gate", gate.path).id for _ in range(3)]
+    quick = [client.submit("echo", number).id for number in range(50)]
+    seen = []
+    for view in client.stream([*held, *quick, quick[0]], timeout_seconds=60):
+        seen.append(view.id)
+        if len(seen) == len(quick):
+            assert set(seen) == set(quick)
+            gate.open()
+    assert sorted(seen) == sorted([*held, *quick])
+
+
+def test_a_stream_that_is_left_early_and_one_whose_time_is_over(broker, client, start_worker, gate):
+    start_worker(broker.url, capabilities=["gate", "echo"], slots=2)
+    done, held = client.submit("echo", 1).id, client.submit("gate", gate.path).id
+    assert next(iter(client.stream([held, done]))).id == done
+    views = {view.id: view.state for view in client.stream([held, done], timeout_seconds=0.2)}
+    assert views[done] is TaskState.COMPLETED
+    assert views[held] in {TaskState.READY, TaskState.LEASED}
+    with pytest.raises(NotFoundError):
+        list(client.stream(["0000000000000000ffff"]))
+
+
+async def test_the_asynchronous_stream(broker, client):
+    ids = [client.submit("echo").id for _ in range(3)]
+    for task in ids:
+        client.cancel(task)
+    async with Client(broker.url) as asynchronous:
+        assert {view.id async for view in asynchronous.stream(ids)} == set(ids)
+        assert [view.id for view in await asynchronous.tasks(state="cancelled")] == ids
+
+
+def test_tasks_are_listed_by_what_they_have_in_common(client):
+    acme = [client.submit("echo", tenant="acme").id for _ in range(3)]
+    other = client.submit("gate").id
+    client.cancel(acme[1])
+    assert [view.id for view in client.tasks()] == [*acme, other]
+    assert [view.id for view in client.tasks(tenant="acme", limit=2)] == acme[:2]
+    assert [view.id for view in client.tasks(capability="gate")] == [other]
+    assert [view.id for view in client.tasks(state=TaskState.CANCELLED)] == [acme[1]]

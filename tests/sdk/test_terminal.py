@@ -98,6 +98,40 @@ def test_queues_is_a_table_and_watching_it_follows_the_queue(terminal, client):
     assert "Traceback" not in shown.read()
 
 
+def test_top_follows_queues_and_workers(terminal, client, broker, start_worker):
+    start_worker(broker.url, capabilities=["echo"], slots=3)
+    shown = terminal("top", "--interval", "0.2")
+    eventually(lambda: re.search(r"echo +0 +0 ", shown.read()), what="the queue")
+    eventually(lambda: re.search(r" active +0/3 ", shown.read()), what="the worker")
+    client.submit("fail")
+    eventually(lambda: re.search(r"fail +1 ", shown.read()), what="a queue with its new task")
+    os.killpg(shown.process.pid, signal.SIGINT)
+    assert shown.wait() == 130
+    assert "Traceback" not in shown.read()
+
+
+def test_tasks_are_listed_in_a_table(terminal, client):
+    client.submit("echo", tenant="acme")
+    shown = terminal("tasks", "list")
+    assert shown.wait() == 0
+    assert re.search(r"echo +default +ready +acme", shown.read())
+
+
+def test_a_worker_in_development_is_started_again_when_a_file_changes(terminal, client, tmp_path, monkeypatch):
+    handlers = tmp_path / "handlers.py"
+    source = "from leadsman import App\napp = App()\n@app.task('echo')\nasync def echo(ctx): return {}\n"
+    handlers.write_text(source.format("'old'"))
+    monkeypatch.chdir(tmp_path)
+    shown = terminal("worker", "handlers:app", "--reload")
+    assert client.result(client.submit("echo").id, timeout_seconds=30) == "old"
+    handlers.write_text("this is no Python")
+    eventually(lambda: "it starts again when a file changes" in shown.read(), what="a worker that ended")
+    handlers.write_text(source.format("'new and longer'"))
+    assert client.result(client.submit("echo").id, timeout_seconds=30) == "new and longer"
+    os.kill(shown.process.pid, signal.SIGTERM)
+    assert shown.wait() == 0
+
+
 def test_a_task_and_a_dead_letter_queue_are_readable(terminal, client):
     task = client.submit("echo", {"a": 1}, key="order [bold]7[/bold]").id
     shown = terminal("tasks", "get", task)

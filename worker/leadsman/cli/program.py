@@ -20,6 +20,7 @@ from leadsman.cli.pipes import ReaderGoneError
 from leadsman.cli.queues import queues
 from leadsman.cli.submit import submit
 from leadsman.cli.tasks import tasks
+from leadsman.cli.top import top
 from leadsman.cli.worker import worker
 from leadsman.errors import LeadsmanError
 
@@ -31,6 +32,7 @@ program = typer.Typer(
 program.command()(submit)
 program.command()(worker)
 program.command()(queues)
+program.command()(top)
 program.command()(cost)
 program.command()(pause)
 program.command()(resume)

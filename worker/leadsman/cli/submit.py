@@ -18,11 +18,9 @@ from leadsman.cli.pipes import until_reader_gone
 from leadsman.client import Client
 from leadsman.client.asynchronous import why_ended
 from leadsman.client.submission import checked
-from leadsman.errors import InvalidValueError, LeadsmanError, WaitTimeoutError
+from leadsman.errors import InvalidValueError, LeadsmanError
 from leadsman.wire.base import MAX_BATCH
 from leadsman.wire.tasks import SubmitResult, TaskClass, TaskState, TaskSubmit, TaskView
-
-_WAITING_AT_ONCE = 64
 
 
 @until_reader_gone
@@ -152,18 +150,9 @@ class _Submitting:
             say(f"refused: {line}")
 
     async def _await_all(self, ids: Sequence[str], wait_seconds: float | None) -> None:
-        gate = asyncio.Semaphore(_WAITING_AT_ONCE)
-
-        async def one(task_id: str) -> TaskView:
-            async with gate:
-                try:
-                    return await self._client.wait(task_id, timeout_seconds=wait_seconds)
-                except WaitTimeoutError as error:
-                    return error.view
-
         with _progress("waiting", len(ids), hidden=self._json or len(ids) == 1) as progress:
-            for view in asyncio.as_completed([one(task_id) for task_id in ids]):
-                self._show_ended(await view)
+            async for view in self._client.stream(ids, timeout_seconds=wait_seconds):
+                self._show_ended(view)
                 progress.advance(progress.task_ids[0])
 
     def _show_ended(self, view: TaskView) -> None:

@@ -1,18 +1,23 @@
-"""`leadsman tasks`: what became of a task."""
+"""`leadsman tasks`: what became of tasks, and ending them."""
 
 import asyncio
+import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from leadsman.cli.exits import Exit
 from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
-from leadsman.cli.output import as_json, console, print_json, table
+from leadsman.cli.output import age, as_json, console, print_error, print_json, say, table
 from leadsman.cli.pipes import until_reader_gone
 from leadsman.client import Client
-from leadsman.wire.tasks import TaskView
+from leadsman.client.asynchronous import why_ended
+from leadsman.errors import NotFoundError
+from leadsman.wire.tasks import TaskState, TaskView
 
-tasks = typer.Typer(help="Read tasks.")
+tasks = typer.Typer(help="Read tasks, and cancel them.")
 
 
 @tasks.command("get")
@@ -36,6 +41,92 @@ def get(
             shown.print()
             shown.print(table(("TIME", "EVENT", "EPOCH", "WORKER", "DETAIL"), _history(view)))
     return 0
+
+
+@tasks.command("list")
+@until_reader_gone
+def list_tasks(
+    *,
+    state: Annotated[TaskState | None, typer.Option("--state", help="Only tasks in this state.")] = None,
+    capability: Annotated[str | None, typer.Option("--capability", "-c", help="Only tasks of this queue.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Only tasks of this tenant.")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="No more than so many.", min=1)] = 100,
+    json_output: JsonOutput = False,
+    broker_url: BrokerUrl = None,
+    namespace: Namespace = None,
+    token_file: TokenFile = None,
+) -> int:
+    """List tasks in order of acceptance."""
+    client = connect(broker_url, namespace, token_file)
+    found = asyncio.run(_list(client, state, capability, tenant, limit))
+    if json_output:
+        for view in found:
+            print_json(view)
+    elif found:
+        now = time.time()
+        rows = [_row(view, now) for view in found]
+        columns = ("ID", "CAPABILITY", "HANDLER", "STATE", "TENANT", "AGE", "ATTEMPTS", "WHY")
+        console().print(table(columns, rows, right=("AGE", "ATTEMPTS")))
+    else:
+        say("no such tasks")
+    return 0
+
+
+@tasks.command("cancel")
+@until_reader_gone
+def cancel(
+    ids: Annotated[list[str], typer.Argument(help="Which.", metavar="ID...")],
+    *,
+    json_output: JsonOutput = False,
+    broker_url: BrokerUrl = None,
+    namespace: Namespace = None,
+    token_file: TokenFile = None,
+) -> int:
+    """Cancel tasks: at once while they wait, at their next heartbeat while they run.
+
+    Exit code 1 when one is not known; the others are cancelled all the same.
+    """
+    return asyncio.run(_cancel(connect(broker_url, namespace, token_file), ids, json_output=json_output))
+
+
+async def _list(
+    client: Client, state: TaskState | None, capability: str | None, tenant: str | None, limit: int
+) -> list[TaskView]:
+    async with client:
+        return await client.tasks(state=state, capability=capability, tenant=tenant, limit=limit)
+
+
+async def _cancel(client: Client, ids: Sequence[str], *, json_output: bool) -> int:
+    code = Exit.OK
+    async with client:
+        for task_id in ids:
+            try:
+                view = await client.cancel(task_id)
+            except NotFoundError as error:
+                print_error(str(error), error.code, json_output=json_output)
+                code = Exit.ERROR
+                continue
+            if json_output:
+                print_json(view)
+            elif view.state is TaskState.LEASED:
+                print(f"{view.id} is told to stop")
+            else:
+                print(f"{view.id} is {view.state}")
+    return code
+
+
+def _row(view: TaskView, now: float) -> tuple[str, ...]:
+    spent = view.attempts.failures + view.attempts.reclaims
+    return (
+        view.id,
+        view.capability,
+        view.name,
+        str(view.state),
+        view.tenant or "-",
+        age(now - view.accepted_at),
+        f"{spent}/{view.max_attempts}",
+        why_ended(view) if view.reason or view.error else "-",
+    )
 
 
 async def _get(client: Client, task_id: str) -> TaskView:

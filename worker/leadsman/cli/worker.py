@@ -4,6 +4,7 @@ import os
 import sys
 import traceback
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -64,6 +65,9 @@ def worker(
             "--health-port", help="/readyz and /livez; 0 takes a free one. [env LEADSMAN_HEALTH_PORT; off]"
         ),
     ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="For development: start again when a Python file below here changes.")
+    ] = False,
     log_format: Annotated[_LogFormat, typer.Option("--log-format", envvar="LEADSMAN_LOG_FORMAT")] = _LogFormat.JSON,
     log_level: Annotated[str, typer.Option("--log-level", envvar="LEADSMAN_LOG_LEVEL")] = "INFO",
     loop: Annotated[
@@ -81,6 +85,10 @@ def worker(
     from leadsman.worker.settings import Overrides, worker_settings  # noqa: PLC0415
 
     configure(log_format.value, _level(log_level))
+    if reload:
+        from leadsman.worker.reloading import run_reloading  # noqa: PLC0415  a deployed worker has no use for it
+
+        return run_reloading([each for each in sys.argv[1:] if each != "--reload"], Path.cwd())
     try:
         app = load_app(target)
     except LeadsmanError:

@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel
 
+from leadsman.client.following import FINAL_STATES, follow
 from leadsman.client.submission import Prepared, batches, body, make_task, prepare
 from leadsman.connection.address import Address, resolve
 from leadsman.connection.backoff import Backoff, later
@@ -24,8 +25,6 @@ from leadsman.wire.stats import StatsSnapshot
 from leadsman.wire.tasks import SubmitReply, SubmitResult, TaskClass, TaskList, TaskState, TaskSubmit, TaskView
 
 Model = TypeVar("Model", bound=BaseModel)
-
-FINAL_STATES = frozenset({TaskState.COMPLETED, TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED})
 
 _PARK_SECONDS = 25.0
 """How long one wait is parked at the broker; below what proxies allow a silent connection."""
@@ -153,8 +152,7 @@ class Client:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             remaining = _PARK_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
-            park = min(_PARK_SECONDS, remaining)
-            view = await self._read(TaskView, "tasks", task_id, query={"wait": f"{park:.3f}"}, parked=park)
+            view = await self._look(task_id, min(_PARK_SECONDS, remaining))
             if view.state in FINAL_STATES:
                 return view
             if deadline is not None and time.monotonic() >= deadline:
@@ -169,6 +167,29 @@ class Client:
             return view.result
         raise TaskFailedError(f"task {task_id} is {view.state}: {why_ended(view)}", view=view)
 
+    async def stream(
+        self, ids: Iterable[str], *, timeout_seconds: float | None = None
+    ) -> AsyncGenerator[TaskView, None]:
+        """Yield each task once it has ended, as they end; after the timeout, the others as they stand.
+
+        Any number of tasks; few calls are out at a time. Raises NotFoundError for an id that is not known.
+        """
+        async for view in follow(self._look, ids, _PARK_SECONDS, timeout_seconds):
+            yield view
+
+    async def tasks(
+        self,
+        *,
+        state: TaskState | str | None = None,
+        capability: str | None = None,
+        tenant: str | None = None,
+        limit: int = 100,
+    ) -> list[TaskView]:
+        """Return up to `limit` tasks that fit, in order of acceptance."""
+        asked = {"state": state, "capability": capability, "tenant": tenant}
+        query = {name: str(value) for name, value in asked.items() if value is not None}
+        return await self._pages(("tasks",), query, limit)
+
     async def cancel(self, task_id: str) -> TaskView:
         """Cancel a task: at once while it waits, at its next heartbeat while it runs. A final one stays so."""
         reply = await self._call("POST", ("tasks", task_id, "cancel"), b"")
@@ -176,16 +197,7 @@ class Client:
 
     async def dead(self, capability: str, *, limit: int = 100) -> list[TaskView]:
         """Return up to `limit` tasks of the dead-letter queue, oldest first, with reason and history."""
-        found: list[TaskView] = []
-        cursor: str | None = None
-        while len(found) < limit:
-            query = {"limit": str(min(MAX_BATCH, limit - len(found)))} | ({"cursor": cursor} if cursor else {})
-            page = await self._read(TaskList, "capabilities", capability, "dead", query=query)
-            found += page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-        return found
+        return await self._pages(("capabilities", capability, "dead"), {}, limit)
 
     async def redrive(
         self, capability: str, ids: Sequence[str], *, wait_for_room_seconds: float = 0.0
@@ -236,6 +248,21 @@ class Client:
     async def stats(self) -> StatsSnapshot:
         """Return the namespace's queues and workers in one sample."""
         return await self._read(StatsSnapshot, "stats")
+
+    async def _look(self, task_id: str, park_seconds: float) -> TaskView:
+        query = {"wait": f"{park_seconds:.3f}"}
+        return await self._read(TaskView, "tasks", task_id, query=query, parked=park_seconds)
+
+    async def _pages(self, path: tuple[str, ...], query: dict[str, str], limit: int) -> list[TaskView]:
+        found: list[TaskView] = []
+        while len(found) < limit:
+            asked = query | {"limit": str(min(MAX_BATCH, limit - len(found)))}
+            page = await self._read(TaskList, *path, query=asked)
+            found += page.items
+            if page.next_cursor is None:
+                break
+            query = query | {"cursor": page.next_cursor}
+        return found
 
     async def _send(self, batch: list[Prepared], answers: dict[int, SubmitResult]) -> None:
         reply = await self._call("POST", ("tasks",), body(batch), accept=(200, 429))

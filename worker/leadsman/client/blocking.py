@@ -4,7 +4,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,7 +15,7 @@ from leadsman.wire.capabilities import PauseReply
 from leadsman.wire.costs import CostBy, CostReport
 from leadsman.wire.dead_letters import RedriveResult
 from leadsman.wire.stats import StatsSnapshot
-from leadsman.wire.tasks import SubmitResult, TaskClass, TaskSubmit, TaskView
+from leadsman.wire.tasks import SubmitResult, TaskClass, TaskState, TaskSubmit, TaskView
 
 T = TypeVar("T")
 
@@ -158,6 +158,32 @@ class SyncClient:
         """Return what the task's handler returned. Raises TaskFailedError, WaitTimeoutError."""
         engine = self._ready()
         return engine.run(engine.client.result(task_id, timeout_seconds=timeout_seconds))
+
+    def stream(self, ids: Iterable[str], *, timeout_seconds: float | None = None) -> Iterator[TaskView]:
+        """Yield each task once it has ended, as they end. See Client.stream."""
+        engine = self._ready()
+        views = engine.client.stream(list(ids), timeout_seconds=timeout_seconds)
+
+        async def following() -> TaskView | None:
+            return await anext(views, None)
+
+        try:
+            while (view := engine.run(following())) is not None:
+                yield view
+        finally:
+            engine.run(views.aclose())
+
+    def tasks(
+        self,
+        *,
+        state: TaskState | str | None = None,
+        capability: str | None = None,
+        tenant: str | None = None,
+        limit: int = 100,
+    ) -> list[TaskView]:
+        """Return up to `limit` tasks that fit, in order of acceptance."""
+        engine = self._ready()
+        return engine.run(engine.client.tasks(state=state, capability=capability, tenant=tenant, limit=limit))
 
     def cancel(self, task_id: str) -> TaskView:
         """Cancel a task: at once while it waits, at its next heartbeat while it runs. A final one stays so."""
