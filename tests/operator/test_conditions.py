@@ -149,3 +149,15 @@ def test_why_a_fleet_does_not_shrink_yet_is_said():
 
 def test_a_spec_that_cannot_be_read_is_said_to_be():
     assert {one.reason for one in invalid("spec.x: wrong")} == {Reason.INVALID_SPEC}
+
+
+def test_pods_that_no_node_takes_are_said_with_the_schedulers_words_unless_a_bound_says_more():
+    words = "0/3 nodes are available: 3 Insufficient memory."
+    limited = verdict(found(unschedulable=(2, words)), ConditionType.SCALING_LIMITED)
+
+    assert (limited.status, limited.reason) == (ConditionStatus.TRUE, Reason.UNSCHEDULABLE)
+    assert limited.message == f"no node takes 2 pods: {words}"
+
+    clamps = (Clamp(Reason.AT_MAX_REPLICAS, 12, 9),)
+    bounded = verdict(found(unschedulable=(2, words), decision={"clamps": clamps}), ConditionType.SCALING_LIMITED)
+    assert bounded.reason is Reason.AT_MAX_REPLICAS

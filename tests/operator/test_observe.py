@@ -5,7 +5,7 @@ from leadsman.wire.stats import CapabilityStats, FenceStats, StatsSnapshot, Work
 from leadsman_operator.broker.state import BrokerState
 from leadsman_operator.kube.cache import Cache
 from leadsman_operator.kube.resources import POOL_LABEL, Kind
-from leadsman_operator.reconcile.observe import Observer, pod_sample
+from leadsman_operator.reconcile.observe import Observer, Surroundings, pod_sample
 from leadsman_operator.reconcile.pools import PoolIndex
 from leadsman_operator.reconcile.record import PoolRecord, StatusMemory
 from leadsman_operator.reconcile.startup import PodBirths
@@ -217,3 +217,14 @@ def test_the_start_up_time_is_measured_from_the_pods_birth_to_its_workers_first_
 def test_fences_of_all_pools_are_known_by_pod():
     fence = FenceStats(pod_uid="p9", operation="op", expires_in_seconds=9)
     assert World(snapshot=snapshot(fences=[fence])).observer.fences() == {"p9": "op"}
+
+
+def test_the_schedulers_words_are_those_of_a_pod_that_is_to_stay():
+    def waiting(name, message, **fields):
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        return pod(name, conditions=[said], **fields)
+
+    going = waiting("going", "not this one", deletionTimestamp="2026-01-01T00:00:00Z")
+    around = Surroundings(None, (), (pod("fine"), going, waiting("a", "no room"), waiting("b", "no room")))
+    assert around.unschedulable == (2, "no room")
+    assert Surroundings(None, (), (pod("fine"), going)).unschedulable == (0, "")

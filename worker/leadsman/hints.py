@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from leadsman.reasons import Reason
 
-HINTS: Mapping[Reason, str] = {
+HINTS: Mapping[str, str] = {
     Reason.NO_POOL_SERVES: "add the capability to a pool's spec.capabilities, or make a pool of its name",
     Reason.POOL_PAUSED: "set spec.scaling.mode to Active",
     Reason.OBSERVING: "set spec.scaling.mode to Active when you trust what it shows",
@@ -12,11 +12,18 @@ HINTS: Mapping[Reason, str] = {
     Reason.AT_MIN_REPLICAS: "lower spec.minReplicas (or the min of the schedule that is named)",
     Reason.WORKERS_STARTING: "wait; look at the pool's pods when it lasts",
     Reason.WORKERS_FAILING: "repair what keeps its pods from starting: kubectl describe pod",
+    Reason.UNSCHEDULABLE: "add nodes, or ask for less: the ScalingLimited condition has the scheduler's words",
     Reason.WORKERS_IDLE_WHILE_TASKS_WAIT: "find out why free workers take nothing: their logs, `leadsman queues`",
     Reason.QUOTA_EXCEEDED: "raise the namespace's quota, or lower spec.maxReplicas",
     Reason.CAPABILITY_NOT_SERVED: "deploy an image that has the handler, or take the capability out of the pool",
     Reason.UNKNOWN_CAPABILITY: "kubectl apply the Capability",
     Reason.TEMPLATE_REFUSED: "correct the pod template; the Ready condition has the API server's words",
+    "CapabilityPaused": "leadsman resume CAPABILITY",
+    "TenantCap": "raise spec.fairness.tenantSharePercent of the Capability, or set overCap: UseIdle",
+    "InteractiveReserve": "lower spec.fairness.interactiveReservePercent of the Capability, or raise maxReplicas",
+    "InFlightCeiling": "raise spec.limits.maxInFlight of the Capability",
+    "RateLimit": "raise spec.limits.leasesPerMinute of the Capability",
+    "Budget": "raise spec.budget of the Capability, or wait for its next window",
     Reason.BACKOFF: "mend the error that the tasks fail with: `leadsman dlq`, `leadsman tasks get ID`",
     Reason.DELAYED: "wait until the tasks fall due",
     Reason.SIGNAL_LOST: "bring the broker back: its pod, its log, its /readyz",
@@ -44,7 +51,4 @@ HINTS: Mapping[Reason, str] = {
 
 def hint(reason: str) -> str | None:
     """Return what would change this; None for a word of a newer version."""
-    try:
-        return HINTS.get(Reason(reason))
-    except ValueError:
-        return None
+    return HINTS.get(reason)

@@ -17,6 +17,7 @@ class Reason(StrEnum):
     AT_MIN_REPLICAS = "AtMinReplicas"
     WORKERS_STARTING = "WorkersStarting"
     WORKERS_FAILING = "WorkersFailing"
+    UNSCHEDULABLE = "Unschedulable"
     WORKERS_IDLE_WHILE_TASKS_WAIT = "WorkersIdleWhileTasksWait"
     QUOTA_EXCEEDED = "QuotaExceeded"
     CAPABILITY_NOT_SERVED = "CapabilityNotServed"

@@ -32,6 +32,8 @@ class Found:
     replica_failure: str | None = None
     failing: Mapping[str, int] | None = None
     """Why pods cannot start, and how many."""
+    unschedulable: tuple[int, str] = (0, "")
+    """How many pods no node takes, and the scheduler's words."""
     scale_in_waits_for: str = ""
     """Why the fleet does not shrink yet although it should."""
 
@@ -117,6 +119,9 @@ def scaling_limited(found: Found) -> Verdict:
         last = limits[-1]
         note = f" ({last.note})" if last.note else ""
         return Verdict(kind, TRUE, last.reason, f"the work asks for {last.before}, {last.reason.value}{note}")
+    count, words = found.unschedulable
+    if count:
+        return Verdict(kind, TRUE, Reason.UNSCHEDULABLE, f"no node takes {count} pods: {words}")
     return Verdict(kind, FALSE, Reason.AS_EXPECTED, "no bound is in the way")
 
 

@@ -193,6 +193,7 @@ class PoolController:
             took_back=record.contention.took_back_at == look.pool.generation,
             replica_failure=look.around.replica_failure,
             failing=look.around.failing,
+            unschedulable=look.around.unschedulable,
             scale_in_waits_for=waits_for if look.decision.action is Action.SCALE_IN else "",
         )
 

@@ -92,6 +92,12 @@ class Surroundings:
         return found
 
     @property
+    def unschedulable(self) -> tuple[int, str]:
+        """How many pods no node takes, and the scheduler's words about one of them."""
+        said = [words for words in map(unschedulable, self.pods) if words is not None]
+        return len(said), said[0] if said else ""
+
+    @property
     def rollout_in_progress(self) -> bool:
         """Pods of more than one template exist, or the Deployment controller has not seen the newest one."""
         if self.deployment is None:
@@ -244,6 +250,16 @@ def start_failure(pod: Object) -> str | None:
             waiting = (container.get("state") or {}).get("waiting") or {}
             if waiting.get("reason") in _CANNOT_START:
                 return str(waiting["reason"])
+    return None
+
+
+def unschedulable(pod: Object) -> str | None:
+    """Return the scheduler's words about a pod that no node takes; None when nothing says so."""
+    if "deletionTimestamp" in pod["metadata"]:
+        return None
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
+            return str(condition.get("message", "")) if condition.get("reason") == "Unschedulable" else None
     return None
 
 
