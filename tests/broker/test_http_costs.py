@@ -18,13 +18,15 @@ async def leased(client, pod="pod-1"):
 
 
 async def test_the_cost_of_a_namespace_counts_attempts_of_every_end(client):
-    await client.submit(*[{"capability": "work", "tenant": tenant} for tenant in ("acme", "acme", "zoo")])
+    await client.submit({"capability": "work", "tenant": "acme"})
     lease = await leased(client)
     await client.heartbeat(leases=[{"token": lease["token"], "usage": {"tokens": 10, "cost_micros": 100}}])
     await settled(client, "ack", lease, usage={"tokens": 40, "cost_micros": 400})
     error = {"type": "Boom"}
+    await client.submit({"capability": "work", "tenant": "acme"})
     failed = await leased(client)
     await settled(client, "nack", failed, error=error, retry=False, usage={"tokens": 5, "cost_micros": 0})
+    await client.submit({"capability": "work", "tenant": "zoo"})
     await settled(client, "release", await leased(client), delay_seconds=60, usage={"cost_micros": 7})
 
     report = strictly(CostReport, await client.ok("GET", "cost?by=tenant"))

@@ -9,12 +9,14 @@ import pytest
 from core_rig import CAPABILITY, NAMESPACE, Rig, check, picture
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.costs import CostBy
+from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core
 from leadsman_broker.core.rows import (
     AcceptedRow,
     AttemptOutcome,
+    Caps,
     Changes,
     CordonRow,
     EndedRow,
@@ -27,13 +29,14 @@ from leadsman_broker.core.rows import (
     Needs,
     OnceRow,
     PauseRow,
+    RunRow,
     Standing,
     TotalsRow,
 )
 from leadsman_broker.core.usage import Usage
 from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.errors import StoreFencedError
-from leadsman_broker.store.interface import Store, TaskQuery
+from leadsman_broker.store.interface import RunQuery, Store, TaskQuery
 from leadsman_broker.store.memory import MemoryStore, MemoryTables
 from leadsman_broker.store.sqlite import SqliteStore
 
@@ -592,3 +595,76 @@ def test_the_cost_is_added_up_by_what_was_asked_for(store):
     assert [line.attempts for line in store.cost(ask._replace(since=102.0, until=104.0))] == [2]
     assert store.cost(ask._replace(namespace="nowhere")) == []
     assert store.task(NAMESPACE, task_id(1), 100.0).usage == Usage(15, 3_000)
+
+
+def run_row(run_id: str, **fields) -> RunRow:
+    values = {
+        "namespace": NAMESPACE,
+        "id": run_id,
+        "state": RunState.RUNNING,
+        "reason": None,
+        "created_at": 100.0,
+        "ended_at": None,
+        "caps": Caps(),
+        "accepted": 3,
+        "completed": 1,
+        "dead": 1,
+        "expired": 0,
+        "cancelled": 0,
+        "usage": Usage(5, 6),
+        "lost_usage": Usage(1, 2),
+        "purge_at": None,
+    }
+    return RunRow(**{**values, **fields})
+
+
+def test_a_run_comes_back_as_it_was_and_a_newer_row_replaces_it(reopen):
+    full = run_row("a", reason="why", ended_at=120.5, caps=Caps(1, 2, 3.5, 4), state=RunState.FAILED)
+    past = run_row("b", state=RunState.COMPLETED, purge_at=500.0)
+    store = reopen()
+    store.commit(Changes(runs={(NAMESPACE, row.id): row for row in (full, past)}))
+    store = reopen()
+    assert store.load().runs == [full]
+    assert store.read(Needs(runs={(NAMESPACE, "b"), (NAMESPACE, "c")})).runs == {(NAMESPACE, "b"): past}
+    assert (store.run(NAMESPACE, "a"), store.run("other", "a")) == (full, None)
+    again = full._replace(accepted=9, purge_at=1.0, usage=Usage(50, 60))
+    store.commit(Changes(runs={(NAMESPACE, "a"): again}))
+    assert (reopen().load().runs, reopen().run(NAMESPACE, "a")) == ([], again)
+
+
+def test_runs_are_listed_the_newest_first(store):
+    rows = [run_row(name, created_at=at) for name, at in (("a", 1.5), ("c", 2.5), ("b", 2.5), ("d", 3.0))]
+    rows.append(run_row("e", created_at=9.0, state=RunState.CANCELLED))
+    store.commit(Changes(runs={(NAMESPACE, row.id): row for row in rows}))
+    ask = RunQuery(NAMESPACE, 10)
+    assert [row.id for row in store.runs(ask)] == ["e", "d", "c", "b", "a"]
+    assert [row.id for row in store.runs(ask._replace(before=(2.5, "c")))] == ["b", "a"]
+    assert [row.id for row in store.runs(ask._replace(state=RunState.RUNNING, limit=2))] == ["d", "c"]
+    assert store.runs(ask._replace(namespace="other")) == []
+
+
+def test_runs_are_purged_when_due(store):
+    rows = [run_row("a", purge_at=10.0), run_row("b", purge_at=5.0), run_row("c")]
+    store.commit(Changes(runs={(NAMESPACE, row.id): row for row in rows}))
+    due = store.read(Needs(purge_before=20.0, purge_limit=9)).run_purge
+    assert due == [(NAMESPACE, "b"), (NAMESPACE, "a")]
+    store.commit(Changes(runs_purged=due))
+    assert [row.id for row in store.runs(RunQuery(NAMESPACE, 9))] == ["c"]
+
+
+def test_the_run_of_an_ended_task_comes_with_it(store):
+    rig = Rig(store=store)
+    task = rig.submit(run_id="r")
+    rig.ack(rig.lease_one())
+    assert store.read(Needs(ended={task.id})).runs == {(NAMESPACE, "r"): store.run(NAMESPACE, "r")}
+
+
+def test_tasks_are_listed_by_run(store):
+    rig = Rig(store=store)
+    ours = [rig.submit(run_id=run_id).id for run_id in ("r", "", "r", "other", "r")][::2]
+    rig.ack(rig.lease_one())
+    query = TaskQuery(NAMESPACE, 2, run_id="r")
+    page = store.tasks(query, rig.now)
+    assert [record.live.id for record in page.records] == ours[:2]
+    rest = store.tasks(query._replace(after=page.next_after), rig.now)
+    assert ([record.live.id for record in rest.records], rest.next_after) == (ours[2:], None)

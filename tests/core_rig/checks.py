@@ -6,6 +6,7 @@ from typing import Any
 
 from leadsman.wire.capabilities import OverCap
 from leadsman.wire.leases import WorkerState
+from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core.core import Core
 from leadsman_broker.core.picking import can_serve
@@ -30,6 +31,7 @@ def check(core: Core) -> None:
     check_fences(core)
     check_pauses(core)
     check_nothing_waits_in_vain(core)
+    check_runs(core)
 
 
 def check_counts(core: Core) -> None:
@@ -163,6 +165,19 @@ def check_nothing_waits_in_vain(core: Core) -> None:
                 assert not can_serve(state, queue, call.worker)
 
 
+def check_runs(core: Core) -> None:
+    """A run knows exactly its live tasks, and is in memory as long as it has any."""
+    state = core.state
+    members: dict[tuple[str, str], set[int]] = {}
+    for seq, row in state.tasks.items():
+        if row.run_id:
+            members.setdefault((row.queue.key[0], row.run_id), set()).add(seq)
+    assert {key: run.live for key, run in state.runs.items() if run.live} == members
+    for run in state.runs.values():
+        assert run.row().live == len(run.live)
+        assert (run.purge_at is None) == (run.state is RunState.RUNNING or bool(run.live))
+
+
 def picture(core: Core) -> dict[str, Any]:
     """All of a core that a restart must bring back; not how long leases last, which a restart extends."""
     state = core.state
@@ -187,6 +202,7 @@ def picture(core: Core) -> dict[str, Any]:
         }
         for key, queue in state.queues.items()
     }
+    runs = {key: (run.row(), run.live) for key, run in state.runs.items()}
     usage = {seq: row.lease.usage for seq, row in state.tasks.items() if row.lease is not None}
     holders = {key: worker.leases for key, worker in state.workers.items() if worker.leases}
     bound = (state.fences, state.cordons)
@@ -195,6 +211,7 @@ def picture(core: Core) -> dict[str, Any]:
         "queues": queues,
         "holders": holders,
         "usage": usage,
+        "runs": runs,
         "bound": bound,
         "next": state.next_seq,
     }

@@ -380,3 +380,16 @@ def test_completion_is_there_for_every_shell(environment, shell):
         check=True,
     )
     assert "_LEADSMAN_COMPLETE" in done.stdout
+
+
+def test_runs_are_listed_shown_and_cancelled(run, client):
+    client.run("crawl-1", max_cost="2.5").submit("echo")
+    listed = run("runs", "list")
+    assert listed.stdout.split("\n")[1].split()[:3] == ["crawl-1", "running", "1"]
+    shown = run("runs", "show", "crawl-1")
+    assert "0.0000 (at most 2.5000)" in shown.stdout
+    (view,) = lines(run("runs", "cancel", "crawl-1", "--json").stdout)
+    assert (view["state"], view["tasks"]["cancelled"]) == ("cancelled", 1)
+    unknown = run("runs", "show", "nobody")
+    assert unknown.returncode == ERROR
+    assert "no run nobody is known" in unknown.stderr

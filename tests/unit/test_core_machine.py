@@ -13,7 +13,7 @@ from leadsman.wire.workers import FenceOutcome
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core
 from leadsman_broker.core.results import Accepted
-from leadsman_broker.core.rows import AttemptOutcome
+from leadsman_broker.core.rows import AttemptOutcome, Caps
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.core.usage import Usage
 
@@ -192,6 +192,26 @@ class CoreMachine(RuleBasedStateMachine):
             self.settled[token] = op
         if results[0].state is TaskState.COMPLETED:
             self.completed.add(task_id)
+
+    @rule(
+        target=accepted,
+        capability=st.sampled_from(QUEUES),
+        run=st.sampled_from(["r1", "r2"]),
+        delay=st.sampled_from([0.0, 5.0]),
+    )
+    def enqueue_in_a_run(self, capability, run, delay):
+        (outcomes,) = self.run(c.Enqueue(NAMESPACE, (c.NewTask(capability, run_id=run, delay_seconds=delay),) * 2))
+        return multiple(*(outcome.id for outcome in outcomes if isinstance(outcome, Accepted)))
+
+    @rule(
+        run=st.sampled_from(["r1", "r2"]), tokens=st.none() | st.integers(1, 6), seconds=st.none() | st.just(40.0)
+    )
+    def cap_a_run(self, run, tokens, seconds):
+        self.run(c.PutRun(NAMESPACE, run, Caps(tokens=tokens, seconds=seconds)))
+
+    @rule(run=st.sampled_from(["r1", "r2"]))
+    def cancel_a_run(self, run):
+        self.run(c.CancelRun(NAMESPACE, run))
 
     @rule(task_id=accepted)
     def cancel(self, task_id):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from leadsman.wire.runs import RunView
     from leadsman.wire.tasks import SubmitResult, TaskSubmit, TaskView
 
 
@@ -101,6 +102,16 @@ class WaitTimeoutError(LeadsmanError, TimeoutError):
     code = "wait_timeout"
 
     def __init__(self, message: str, *, view: "TaskView") -> None:
+        super().__init__(message)
+        self.view = view
+
+
+class RunTimeoutError(LeadsmanError, TimeoutError):
+    """The run did not end in the time given; it goes on, and `view` is how it stood last."""
+
+    code = "run_timeout"
+
+    def __init__(self, message: str, *, view: "RunView") -> None:
         super().__init__(message)
         self.view = view
 

@@ -30,6 +30,7 @@ from leadsman_broker.http.leases import LeaseCalls
 from leadsman_broker.http.openapi import openapi_route
 from leadsman_broker.http.ops import ops_app
 from leadsman_broker.http.pausing import PauseCalls
+from leadsman_broker.http.runs import RunCalls
 from leadsman_broker.http.server import Server, listen
 from leadsman_broker.http.tasks import TaskCalls
 from leadsman_broker.metrics import BrokerCollector, EngineMetrics, HttpMetrics
@@ -108,6 +109,7 @@ class Process:
             *LeaseCalls(engine).routes(),
             *TaskCalls(engine).routes(),
             *CostCalls(engine).routes(),
+            *RunCalls(engine).routes(),
             *FleetCalls(engine).routes(),
             *PauseCalls(engine).routes(),
         ]

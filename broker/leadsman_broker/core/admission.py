@@ -4,6 +4,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskClass
+from leadsman_broker.core import runs
 from leadsman_broker.core.commands import Enqueue, NewTask
 from leadsman_broker.core.idempotency import key_of, known, remember
 from leadsman_broker.core.ids import new_task_id
@@ -24,15 +25,31 @@ def enqueue(state: "State", command: Enqueue) -> list[SubmitOutcome]:
     return [_submit(state, command.namespace, task) for task in command.tasks]
 
 
+def follow_up(state: "State", namespace: str, tasks: tuple[NewTask, ...]) -> list[SubmitOutcome]:
+    """Accept the tasks that follow one that is done; never refused for depth: finished work must be acked."""
+    return [_submit(state, namespace, task, always=True) for task in tasks]
+
+
+def unfit(state: "State", namespace: str, task: NewTask) -> Accepted | Refused | None:
+    """Answer for a task that is not to be inserted, whatever room there is: refused, or known by its key."""
+    queue = state.queues.get((namespace, task.capability))
+    if queue is None or not queue.configured:
+        return Refused("unknown_capability", f"namespace {namespace} has no capability {task.capability}")
+    limit = queue.rules.max_payload_bytes
+    if len(task.payload) > limit:
+        return Refused("payload_too_large", f"{len(task.payload)} bytes of JSON, at most {limit} are accepted")
+    key = key_of(namespace, task)
+    return known(state, key, task) if key is not None else None
+
+
 def saturated(state: "State", queue: Queue, tenant: str) -> Saturated | None:
-    """Refuse when the depth before the insert is over the limit (the seed's test), or the tenant's is."""
+    """Say no when the depth before the insert is over the limit (the seed's test), or the tenant's is."""
     rules = queue.rules
     over = queue.depth - rules.max_depth
     if tenant and rules.max_depth_per_tenant is not None:
         over = max(over, queue.line.tenant(tenant).depth - rules.max_depth_per_tenant)
     if over <= 0:
         return None
-    queue.totals.refused += 1
     return Saturated(retry_after_s=_retry_after(queue, over, state.now))
 
 
@@ -43,25 +60,24 @@ def _retry_after(queue: Queue, over: int, now: float) -> int:
     return limit if not rate else max(1, min(limit, ceil(over / rate)))
 
 
-def _submit(state: "State", namespace: str, task: NewTask) -> SubmitOutcome:
-    queue = state.queues.get((namespace, task.capability))
-    if queue is None or not queue.configured:
-        return Refused("unknown_capability", f"namespace {namespace} has no capability {task.capability}")
+def _submit(state: "State", namespace: str, task: NewTask, *, always: bool = False) -> SubmitOutcome:
+    answer = unfit(state, namespace, task)
+    if answer is not None:
+        return answer
+    queue = state.queues[namespace, task.capability]
     rules = queue.rules
-    if len(task.payload) > rules.max_payload_bytes:
-        return Refused(
-            "payload_too_large",
-            f"{len(task.payload)} bytes of JSON, at most {rules.max_payload_bytes} are accepted",
-        )
     key = key_of(namespace, task)
-    if key is not None:
-        answer = known(state, key, task)
-        if answer is not None:
-            return answer
+    if task.run_id and (ended := runs.refusal(state, namespace, task.run_id)) is not None:
+        return Refused("run_ended", ended)
     refusal = saturated(state, queue, task.tenant)
     if refusal is not None:
         state.queue_changed(queue)
-        return refusal
+        if not always:
+            queue.totals.refused += 1
+            return refusal
+        queue.totals.over_limit += 1
+    if task.run_id and (over := runs.refusal(state, namespace, task.run_id, joining=True)) is not None:
+        return Refused("run_ended", over)
 
     now = state.now
     seq = state.next_seq

@@ -26,6 +26,8 @@ class EndReason(StrEnum):
     EXPIRED = "Expired"
     """Its ttl ran out while it was queued."""
     CANCELLED = "Cancelled"
+    RUN_STOPPED = "RunStopped"
+    """Its run went over a cap or was cancelled."""
 
 
 def backoff_seconds(rules: CapabilityConfig, spent: int, *, at_least: float = 0.0, jitter: float) -> float:

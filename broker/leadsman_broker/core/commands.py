@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskClass
+from leadsman_broker.core.rows import Caps
 from leadsman_broker.core.usage import Usage
 
 
@@ -104,12 +105,13 @@ class Heartbeat:
 
 
 class Ack(NamedTuple):
-    """The task is done; `result` is JSON text or None. Answer: `Settled`."""
+    """The task is done; `result` is JSON text or None, `tasks` follow it in the same step. Answer: `Settled`."""
 
     namespace: str
     token: str
     result: bytes | None = None
     usage: Usage | None = None
+    tasks: tuple[NewTask, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,23 @@ class Cancel:
 
     namespace: str
     task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutRun:
+    """Create a run, or give a running one other caps. Answer: `RunPut`."""
+
+    namespace: str
+    run_id: str
+    caps: Caps
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRun:
+    """Cancel a run and every task of it. Answer: `RunPut`; what has ended stays as it ended."""
+
+    namespace: str
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +263,8 @@ Command = (
     | Release
     | Once
     | Cancel
+    | PutRun
+    | CancelRun
     | Redrive
     | Pause
     | Resume

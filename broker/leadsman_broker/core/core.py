@@ -14,6 +14,7 @@ found expired. Call it at the latest at `next_deadline()`, with no commands if t
 are read after the commit of the one before.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,7 @@ from leadsman_broker.core.restoring import restore
 from leadsman_broker.core.results import Answer, Result, Swept
 from leadsman_broker.core.retention import sweep
 from leadsman_broker.core.rows import Changes, Loaded, NamespaceRow, Needs, QueueKey, Stored, TotalsRow, WorkerKey
+from leadsman_broker.core.runs import cancel_run, forget_ended, put_run
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.core.settlements import ack, nack, release
 from leadsman_broker.core.state import State
@@ -59,6 +61,8 @@ RULES: dict[type, Apply] = {
     c.Release: release,
     c.Once: once,
     c.Cancel: cancel,
+    c.PutRun: put_run,
+    c.CancelRun: cancel_run,
     c.Redrive: redrive,
     c.Pause: pause,
     c.Resume: resume,
@@ -111,11 +115,14 @@ class Core:
             match command:
                 case c.Enqueue():
                     for task in command.tasks:
-                        key = key_of(command.namespace, task)
-                        if key is not None:
-                            needs.keys.add(key)
+                        self._need_task(needs, command.namespace, task)
                 case c.Ack() | c.Nack() | c.Release():
                     self._need_attempt(needs, command.token)
+                    if isinstance(command, c.Ack):
+                        for task in command.tasks:
+                            self._need_task(needs, command.namespace, task)
+                case c.PutRun() | c.CancelRun():
+                    self._need_run(needs, command.namespace, command.run_id)
                 case c.Once():
                     token = parse_token(command.token)
                     if token is not None:
@@ -163,6 +170,7 @@ class Core:
         end_expired(state)
 
         changes = state.out.changes(state.now, state.next_seq)
+        forget_ended(state)
         state.out = Outbox()
         answers = state.answers
         state.answers = []
@@ -184,6 +192,10 @@ class Core:
             times.append(state.now + self._shortest_lease / 8)
         if state.expiries:
             times.append(state.expiries[0][0])
+        if state.run_ends:
+            times.append(state.run_ends[0][0])
+        if state.stopping:
+            times.append(state.now)
         if state.call_ends:
             times.append(state.call_ends[0][0])
         alarm = state.alarms.head()
@@ -227,6 +239,10 @@ class Core:
         queue = self.state.queues.get((namespace, capability))
         return queue is not None and queue.rules.tenant_from is TenantFrom.IDENTITY
 
+    def run_counts(self) -> dict[tuple[str, str], int]:
+        """Count the runs in memory by namespace and state."""
+        return dict(Counter((run.key[0], run.state.value) for run in self.state.runs.values()))
+
     def capabilities(self, namespace: str) -> NamespaceRow:
         """Return the configuration in force; generation 0 and empty when there never was one."""
         return self.state.namespaces.get(namespace, NamespaceRow(namespace, 0))
@@ -245,6 +261,17 @@ class Core:
     def _is_live(self, task_id: str) -> bool:
         row = self.state.tasks.get(seq_of(task_id) or 0)
         return row is not None and row.id == task_id
+
+    def _need_task(self, needs: Needs, namespace: str, task: c.NewTask) -> None:
+        key = key_of(namespace, task)
+        if key is not None:
+            needs.keys.add(key)
+        if task.run_id:
+            self._need_run(needs, namespace, task.run_id)
+
+    def _need_run(self, needs: Needs, namespace: str, run_id: str) -> None:
+        if (namespace, run_id) not in self.state.runs:
+            needs.runs.add((namespace, run_id))
 
     def _need_attempt(self, needs: Needs, text: str) -> None:
         """Ask for what the store knows of an attempt that is over, and of its task if that is over too."""

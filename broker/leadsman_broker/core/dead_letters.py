@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import runs
 from leadsman_broker.core.admission import saturated
 from leadsman_broker.core.commands import Redrive
 from leadsman_broker.core.ids import seq_of
@@ -36,8 +37,12 @@ def _one(state: "State", command: Redrive, task_id: str) -> Redriven:
     if queue is None or not queue.configured:
         reason = f"namespace {key[0]} has no capability {key[1]}"
         return Redriven(task_id, redriven=False, code="unknown_capability", reason=reason)
+    run_id = ended.live.run_id
+    if run_id and (stopped := runs.refusal(state, key[0], run_id)) is not None:
+        return Redriven(task_id, redriven=False, code="run_ended", reason=stopped)
     refusal = saturated(state, queue, ended.live.tenant)
     if refusal is not None:
+        queue.totals.refused += 1
         state.queue_changed(queue)
         return Redriven(
             task_id, redriven=False, code="saturated", reason=SATURATED, retry_after_s=refusal.retry_after_s
@@ -57,6 +62,8 @@ def _revive(state: "State", queue: "Queue", ended: EndedRow) -> None:
     state.tasks[row.seq] = row
     del state.loaded.ended[row.id]
     queue.dead -= 1
+    if row.run_id:
+        runs.joined(state, row, redriven=True)
     put_back(state, row, backing_off=False)
     state.out.revived.append(row)
     state.out.record(row, state.now, "redriven", None, None)

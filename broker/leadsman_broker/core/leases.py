@@ -55,6 +55,7 @@ def describe(state: "State", row: TaskRow) -> Granted:
         attempt=row.spent + 1,
         max_attempts=row.max_attempts,
         epoch=row.epoch,
+        run_id=row.run_id,
         age_seconds=state.now - row.accepted_at,
         expires_at=lease.expires_at,
         lease_seconds=rules.lease_seconds,

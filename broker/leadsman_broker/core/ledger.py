@@ -8,6 +8,7 @@ has the task by then.
 from typing import TYPE_CHECKING
 
 from leadsman.wire.capabilities import CapabilityConfig
+from leadsman_broker.core import runs
 from leadsman_broker.core.ids import Token, seq_of
 from leadsman_broker.core.rows import AttemptOutcome, LedgerRow, LiveRow
 from leadsman_broker.core.tasks import Lease, TaskRow, live_row_of
@@ -42,26 +43,30 @@ def close(state: "State", row: TaskRow, outcome: AttemptOutcome) -> None:
     lease = row.lease
     if lease is None or (lease.usage == NOTHING and outcome is not LOST):
         return
+    live = live_row_of(row)
     if outcome is LOST:
-        _count_lost(state, row.queue.key, lease.usage)
-    _write(state, live_row_of(row), row.epoch, leased_at=lease.started_at, outcome=outcome, usage=lease.usage)
+        _count_lost(state, live, lease.usage)
+    _write(state, live, row.epoch, leased_at=lease.started_at, outcome=outcome, usage=lease.usage)
 
 
 def won_late(state: "State", row: TaskRow) -> None:
     """Turn a lost attempt into the one that completed its task: its ack came before anyone else had it."""
     known = state.loaded.ledger.get((row.seq, row.epoch))
     if known is not None:
+        if row.run_id:
+            runs.used(state, (row.queue.key[0], row.run_id), NOTHING, NOTHING.less(known.usage))
         _write(state, live_row_of(row), row.epoch, leased_at=known.leased_at, outcome=COMPLETED, usage=known.usage)
 
 
 def _report_running(state: "State", row: TaskRow, lease: Lease, usage: Usage) -> None:
     grown = lease.usage.raised_to(usage)
     if grown != lease.usage:
-        _count(state, row.queue.key, grown.less(lease.usage), lost=False)
+        live = live_row_of(row)
+        _count(state, live, grown.less(lease.usage), lost=False)
         lease.usage = grown
         _write(
             state,
-            live_row_of(row),
+            live,
             row.epoch,
             leased_at=lease.started_at,
             outcome=AttemptOutcome.RUNNING,
@@ -81,7 +86,7 @@ def _report_late(state: "State", namespace: str, token: Token, usage: Usage) -> 
         return
     outcome = known.outcome if known is not None else _outcome_of(live, token.epoch)
     grown = after.less(before)
-    _count(state, (live.namespace, live.capability), grown, lost=outcome is LOST)
+    _count(state, live, grown, lost=outcome is LOST)
     leased_at = known.leased_at if known is not None else state.now
     _write(state, live, token.epoch, leased_at=leased_at, outcome=outcome, usage=after)
 
@@ -129,18 +134,22 @@ def _write(
     )
 
 
-def _count(state: "State", key: tuple[str, str], usage: Usage, *, lost: bool) -> None:
-    queue = state.queues.get(key)
+def _count(state: "State", live: LiveRow, usage: Usage, *, lost: bool) -> None:
+    if live.run_id:
+        runs.used(state, (live.namespace, live.run_id), usage, NOTHING)
+    queue = state.queues.get((live.namespace, live.capability))
     if queue is not None:
         queue.totals.tokens += usage.tokens
         queue.totals.cost_micros += usage.cost_micros
         state.out.totals.add(queue)
     if lost:
-        _count_lost(state, key, usage)
+        _count_lost(state, live, usage)
 
 
-def _count_lost(state: "State", key: tuple[str, str], usage: Usage) -> None:
-    queue = state.queues.get(key)
+def _count_lost(state: "State", live: LiveRow, usage: Usage) -> None:
+    if live.run_id:
+        runs.used(state, (live.namespace, live.run_id), NOTHING, usage)
+    queue = state.queues.get((live.namespace, live.capability))
     if queue is not None and usage != NOTHING:
         queue.totals.lost_tokens += usage.tokens
         queue.totals.lost_cost_micros += usage.cost_micros

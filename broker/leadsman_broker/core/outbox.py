@@ -16,7 +16,9 @@ from leadsman_broker.core.rows import (
     PauseRow,
     PurgedRow,
     QueueKey,
+    RunKey,
 )
+from leadsman_broker.core.run import Run
 from leadsman_broker.core.tasks import TaskRow, live_row_of
 
 
@@ -39,6 +41,8 @@ class Outbox:
         "purged",
         "restored",
         "revived",
+        "runs",
+        "runs_purged",
         "service_times",
         "totals",
         "touched",
@@ -63,6 +67,8 @@ class Outbox:
         self.restored = False
         self.ledger: dict[AttemptKey, LedgerRow] = {}
         self.ledger_purged: list[AttemptKey] = []
+        self.runs: dict[RunKey, Run] = {}
+        self.runs_purged: list[RunKey] = []
 
     def accept(self, row: TaskRow, task: NewTask) -> None:
         """Write a new task."""
@@ -117,4 +123,6 @@ class Outbox:
             restored=self.restored,
             ledger=self.ledger,
             ledger_purged=self.ledger_purged,
+            runs={key: run.row() for key, run in self.runs.items()},
+            runs_purged=self.runs_purged,
         )

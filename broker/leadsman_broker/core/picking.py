@@ -16,6 +16,7 @@ from leadsman_broker.core.lanes import Lane, Tasks
 from leadsman_broker.core.line import OVER_CAP, SUSPECT
 from leadsman_broker.core.placement import finish
 from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.runs import is_doomed
 from leadsman_broker.core.tasks import TaskRow
 from leadsman_broker.core.tenants import BACKGROUND, INTERACTIVE
 from leadsman_broker.core.workers import WorkerRow
@@ -39,6 +40,9 @@ def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
         assert row is not None  # noqa: S101  # a lane without tasks stands on no shelf
         if row.expires_at is not None and row.expires_at <= state.now:
             finish(state, row, TaskState.EXPIRED, reason=EndReason.EXPIRED)
+            continue
+        if row.run_id and is_doomed(state, row):
+            finish(state, row, TaskState.CANCELLED, reason=EndReason.RUN_STOPPED)
             continue
         held = gates.ask(state, queue, row)
         if held is not None:

@@ -4,6 +4,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import runs
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import let_go
 from leadsman_broker.core.rows import EndedRow, Ending
@@ -18,6 +19,8 @@ def admit(state: "State", row: TaskRow) -> None:
     """Put a new task into its queue."""
     queue = row.queue
     state.tasks[row.seq] = row
+    if row.run_id:
+        runs.joined(state, row)
     watch_expiry(state, row)
     if row.due_at > state.now:
         queue.add_delayed(row)
@@ -111,6 +114,8 @@ def finish(
     error_type, error_message = error if error is not None else (None, None)
     state.out.end(row, Ending(ended, reason, error_type, error_message, result))
     del state.tasks[row.seq]
+    if row.run_id:
+        runs.left(state, row, outcome)
     if row.state is LEASED:
         let_go(state, row)
     else:

@@ -11,6 +11,7 @@ from leadsman_broker.core.leases import extend
 from leadsman_broker.core.placement import finish, requeue, watch_delayed, watch_expiry
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import AttemptOutcome, LiveRow, QueueKey, Standing, Stored
+from leadsman_broker.core.runs import restore_runs
 from leadsman_broker.core.service_times import ServiceTimes
 from leadsman_broker.core.tasks import Lease, TaskRow, task_from
 from leadsman_broker.core.timers import watch_suspects, watch_workers
@@ -44,6 +45,7 @@ def restore(state: "State", stored: Stored) -> None:
     for row in stored.tasks:
         _place(state, row)
     _restore_usage(state, stored)
+    restore_runs(state, stored.runs)
 
     for queue in [*state.queues.values()]:
         key = queue.key

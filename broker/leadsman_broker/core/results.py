@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from leadsman.wire.leases import LeaseStatus, WorkerState
+from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman.wire.workers import CordonOutcome, FenceOutcome
 from leadsman_broker.core.rows import PauseRow
@@ -37,7 +38,7 @@ class Saturated:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Refused for another cause: `unknown_capability`, `payload_too_large` or `idempotency_mismatch`."""
+    """Refused for another cause: `unknown_capability`, `payload_too_large`, `idempotency_mismatch`, `run_ended`."""
 
     code: str
     reason: str
@@ -59,6 +60,7 @@ class Granted(NamedTuple):
     attempt: int
     max_attempts: int
     epoch: int
+    run_id: str
     age_seconds: float
     expires_at: float
     """By the broker's clock; the shell turns it into a duration when the reply leaves."""
@@ -108,6 +110,8 @@ class Settled(NamedTuple):
     code: str | None = None
     detail: str | None = None
     late: bool = False
+    tasks: tuple[SubmitOutcome, ...] | None = None
+    """Answers for the follow-up tasks of an ack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,14 @@ class Onced:
 
 
 @dataclass(frozen=True, slots=True)
+class RunPut:
+    """`state` after the call; None: no such run is known. `changed` false: it had ended, and stays as it is."""
+
+    state: RunState | None
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     """`state` after the cancel; None when no such task is known. `requested`: leased, final at its settlement."""
 
@@ -134,7 +146,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """`code` when it was not: `unknown_task`, `not_dead`, `unknown_capability` or `saturated`."""
+    """`code` when it was not: `unknown_task`, `not_dead`, `unknown_capability`, `run_ended` or `saturated`."""
 
     id: str
     redriven: bool
@@ -195,6 +207,7 @@ Result = (
     | Settled
     | Onced
     | Cancelled
+    | RunPut
     | list[Redriven]
     | Paused
     | list[Fenced]

@@ -31,7 +31,10 @@ def sweep(state: "State", command: Sweep) -> Swept:
         if key not in state.out.ledger:
             state.out.ledger_purged.append(key)
             state.loaded.ledger.pop(key, None)
-    more = max(len(state.loaded.purge), len(state.loaded.ledger_purge)) >= command.limit
+    state.out.runs_purged += [key for key in state.loaded.run_purge if key not in state.runs]
+    loaded = state.loaded
+    more = max(len(loaded.purge), len(loaded.ledger_purge), len(loaded.run_purge)) >= command.limit
     state.loaded.purge = []
     state.loaded.ledger_purge = []
+    state.loaded.run_purge = []
     return Swept(removed, more)

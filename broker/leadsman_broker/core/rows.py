@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core.usage import Usage
 
@@ -207,6 +208,8 @@ class TotalsRow(NamedTuple):
     lost_tokens: int = 0
     """Of these, by attempts that had lost their lease by then; with the next."""
     lost_cost_micros: int = 0
+    over_limit: int = 0
+    """Follow-up tasks that were accepted although the queue was full."""
 
 
 class AttemptOutcome(StrEnum):
@@ -240,6 +243,46 @@ class LedgerRow(NamedTuple):
     purge_at: float
 
 
+RunKey = tuple[str, str]
+"""A run: namespace, id."""
+
+
+class Caps(NamedTuple):
+    """What a run may use; None: no cap. Seconds count from its creation."""
+
+    tokens: int | None = None
+    cost_micros: int | None = None
+    seconds: float | None = None
+    tasks: int | None = None
+
+
+class RunRow(NamedTuple):
+    """A run as stored."""
+
+    namespace: str
+    id: str
+    state: RunState
+    reason: str | None
+    created_at: float
+    ended_at: float | None
+    caps: Caps
+    accepted: int
+    """Tasks so far; the next four say what became of them, the rest is live."""
+    completed: int
+    dead: int
+    expired: int
+    cancelled: int
+    usage: Usage
+    lost_usage: Usage
+    purge_at: float | None
+    """None: it is running, or has live tasks."""
+
+    @property
+    def live(self) -> int:
+        """Return how many of its tasks have not ended."""
+        return self.accepted - self.completed - self.dead - self.expired - self.cancelled
+
+
 class PurgedRow(NamedTuple):
     """A terminal row that goes, and its queue and state so that counters can follow."""
 
@@ -264,9 +307,11 @@ class Needs:
     """How many rows with `purge_at` up to `purge_before` to load, the earliest first; so of the ledger."""
     attempts: set[AttemptKey] = field(default_factory=set)
     """Attempts that are over and of which the ledger may know."""
+    runs: set[RunKey] = field(default_factory=set)
+    """Runs that have ended; those of the tasks in `ended` come without being asked for."""
 
     def __bool__(self) -> bool:
-        return bool(self.keys or self.ended or self.once or self.purge_limit or self.attempts)
+        return bool(self.keys or self.ended or self.once or self.purge_limit or self.attempts or self.runs)
 
 
 @dataclass(slots=True)
@@ -283,6 +328,8 @@ class Loaded:
     purge: list[PurgedRow] = field(default_factory=list)
     ledger: dict[AttemptKey, LedgerRow] = field(default_factory=dict)
     ledger_purge: list[AttemptKey] = field(default_factory=list)
+    runs: dict[RunKey, RunRow] = field(default_factory=dict)
+    run_purge: list[RunKey] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -321,6 +368,8 @@ class Changes:
     ledger: dict[AttemptKey, LedgerRow] = field(default_factory=dict)
     """Attempts of which more is known now; each row replaces the one before."""
     ledger_purged: list[AttemptKey] = field(default_factory=list)
+    runs: dict[RunKey, RunRow] = field(default_factory=dict)
+    runs_purged: list[RunKey] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(
@@ -342,6 +391,8 @@ class Changes:
             or self.restored
             or self.ledger
             or self.ledger_purged
+            or self.runs
+            or self.runs_purged
         )
 
 
@@ -366,3 +417,5 @@ class Stored:
     service_times: dict[QueueKey, tuple[float, ...]] = field(default_factory=dict)
     running: list[LedgerRow] = field(default_factory=list)
     """Ledger rows of attempts that had not ended."""
+    runs: list[RunRow] = field(default_factory=list)
+    """Those that are running or have live tasks."""

@@ -24,6 +24,8 @@ class Settings:
     """The least delay of every release of a task but its first."""
     key_retention_seconds: float = 86_400.0
     """How long an idempotency key outlives its task."""
+    run_retention_seconds: float = 7_776_000.0
+    """How long a run can be read after its end."""
     max_result_bytes: int = 65_536
     max_checkpoint_bytes: int = 65_536
     max_once_bytes: int = 16_384

@@ -7,13 +7,15 @@ without having had its effect.
 
 from typing import TYPE_CHECKING
 
+from leadsman.wire.capabilities import TenantFrom
 from leadsman.wire.tasks import TaskState
 from leadsman_broker.core import ledger
+from leadsman_broker.core.admission import follow_up, unfit
 from leadsman_broker.core.attempts import EndReason, count_failure, count_release, retry_delay
-from leadsman_broker.core.commands import Ack, Nack, Release
+from leadsman_broker.core.commands import Ack, Nack, NewTask, Release
 from leadsman_broker.core.ids import Token, parse_token, seq_of
 from leadsman_broker.core.placement import finish, requeue
-from leadsman_broker.core.results import Settled
+from leadsman_broker.core.results import Refused, Settled
 from leadsman_broker.core.rows import Standing
 from leadsman_broker.core.tasks import Settlement, TaskRow
 
@@ -37,6 +39,13 @@ def ack(state: "State", command: Ack) -> Settled:
     if command.result is not None and len(command.result) > limit:
         return _too_large("result_too_large", len(command.result), limit)
     row = found
+    tasks = tuple(_of_parent(state, row, task) for task in command.tasks)
+    for task in tasks:
+        answer = unfit(state, command.namespace, task)
+        if isinstance(answer, Refused):
+            return Settled(
+                ok=False, code="follow_up_refused", detail=f"{answer.code}: {answer.reason}; nothing is done"
+            )
     late = row.lease is None
     if row.lease is not None:
         row.queue.service_times.add(state.now - row.lease.started_at)
@@ -45,8 +54,10 @@ def ack(state: "State", command: Ack) -> Settled:
     else:
         ledger.won_late(state, row)
     row.settled = Settlement(row.epoch, ACK, TaskState.COMPLETED)
+    # Before the end of their parent, which may be the last task of its run.
+    followed = tuple(follow_up(state, command.namespace, tasks)) if tasks else None
     finish(state, row, TaskState.COMPLETED, result=command.result, late=late)
-    return Settled(ok=True, state=TaskState.COMPLETED, late=late)
+    return Settled(ok=True, state=TaskState.COMPLETED, late=late, tasks=followed)
 
 
 def nack(state: "State", command: Nack) -> Settled:
@@ -181,6 +192,17 @@ def _too_large(code: str, size: int, limit: int) -> Settled:
     return Settled(
         ok=False, code=code, detail=f"{size} bytes of JSON, at most {limit} are kept; the lease still holds"
     )
+
+
+def _of_parent(state: "State", parent: TaskRow, task: NewTask) -> NewTask:
+    """Return a follow-up task with what it has from its parent: run and tenant, where it names none itself.
+
+    Where the tenant is who submits, the worker speaks for the parent's.
+    """
+    queue = state.queues.get((parent.queue.key[0], task.capability))
+    identified = queue is not None and queue.rules.tenant_from is TenantFrom.IDENTITY
+    tenant = parent.tenant if identified else task.tenant or parent.tenant
+    return task._replace(run_id=task.run_id or parent.run_id, tenant=tenant)
 
 
 def _settle_end(

@@ -7,7 +7,17 @@ from leadsman_broker.core.outbox import Outbox
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.randomness import Randomness
 from leadsman_broker.core.results import Answer
-from leadsman_broker.core.rows import CordonRow, FenceRow, Loaded, NamespaceRow, PauseRow, QueueKey, WorkerKey
+from leadsman_broker.core.rows import (
+    CordonRow,
+    FenceRow,
+    Loaded,
+    NamespaceRow,
+    PauseRow,
+    QueueKey,
+    RunKey,
+    WorkerKey,
+)
+from leadsman_broker.core.run import Run
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.core.tasks import TaskRow
 from leadsman_broker.core.waiting import Call
@@ -37,13 +47,17 @@ class State:
         "next_seq",
         "now",
         "out",
+        "passing_runs",
         "pauses",
         "pods",
         "queues",
         "rand",
         "restored_below",
+        "run_ends",
+        "runs",
         "settings",
         "stamp",
+        "stopping",
         "tasks",
         "urgent",
         "workers",
@@ -89,6 +103,14 @@ class State:
         """Heap of (end of wait, call)."""
         self.alarms = Alarms()
         """Delayed tasks, start-up horizons, suspects, service times, fences: see `timers`."""
+
+        self.runs: dict[RunKey, Run] = {}
+        """Those that are running or have live tasks, and those that the step has looked at."""
+        self.run_ends: list[tuple[float, RunKey]] = []
+        """Heap of (deadline, run)."""
+        self.stopping: list[list[int]] = []
+        """seqs of tasks that are to be cancelled because their run was stopped."""
+        self.passing_runs: list[Run] = []
 
         self.out = Outbox()
         self.changed_queues: set[QueueKey] = set()

@@ -11,6 +11,7 @@ from leadsman_broker.core.leases import reclaim_due
 from leadsman_broker.core.placement import became_ready, finish, watch_delayed
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import QueueKey
+from leadsman_broker.core.runs import end_overdue, next_to_cancel
 from leadsman_broker.core.tasks import LEASED
 from leadsman_broker.core.workers import forget_silent
 
@@ -25,6 +26,7 @@ def run(state: "State") -> None:
     """Reclaim lost leases, make due tasks ready, end what has expired, and ring the alarms."""
     reclaim_due(state)
     _expire(state)
+    _stop_runs(state)
     later: list[tuple[str, QueueKey]] = []
     for key in state.alarms.due(state.now):
         if key == "fences":
@@ -91,6 +93,13 @@ def watch_suspects(state: "State", queue: Queue) -> None:
     since = queue.line.suspect_since()
     patience = state.settings.suspect_patience_seconds
     state.alarms.set(("suspects", queue.key), None if since is None else since + patience)
+
+
+def _stop_runs(state: "State") -> None:
+    """Fail runs whose time is over, and cancel what is queued of those that were stopped."""
+    end_overdue(state)
+    for row in next_to_cancel(state):
+        finish(state, row, TaskState.CANCELLED, reason=EndReason.RUN_STOPPED)
 
 
 def _expire(state: "State") -> None:

@@ -22,6 +22,7 @@ class Totals:
     cost_micros: int
     lost_tokens: int
     lost_cost_micros: int
+    over_limit: int
 
     def __init__(self, row: TotalsRow | None = None) -> None:
         row = row if row is not None else TotalsRow()

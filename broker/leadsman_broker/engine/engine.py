@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from leadsman.wire.leases import WorkerState
-from leadsman_broker.core.commands import Abandon, Command, Enqueue, Lease, Redrive
+from leadsman_broker.core.commands import Abandon, Ack, Command, Enqueue, Lease, Redrive
 from leadsman_broker.core.core import Core, Step
 from leadsman_broker.core.results import Answer, Result
-from leadsman_broker.core.rows import Changes, Loaded
+from leadsman_broker.core.rows import Changes, Loaded, RunRow
 from leadsman_broker.engine.calls import LeaseCall, LeaseGrant
 from leadsman_broker.engine.clock import Clock
 from leadsman_broker.engine.feed import Feed
@@ -31,7 +31,7 @@ from leadsman_broker.engine.watch import Watches
 from leadsman_broker.engine.writer import Worker
 from leadsman_broker.metrics import EngineMetrics
 from leadsman_broker.store.cost import CostLine, CostQuery
-from leadsman_broker.store.interface import Delivery, Store, TaskPage, TaskQuery, TaskRecord
+from leadsman_broker.store.interface import Delivery, RunQuery, Store, TaskPage, TaskQuery, TaskRecord
 
 _STEP_TASKS = 4000
 """Tasks in one step at most, so that a step holds the loop for tens of milliseconds and not for a second."""
@@ -172,6 +172,14 @@ class Engine:
     def tasks(self, query: TaskQuery) -> asyncio.Future[TaskPage]:
         """Read a page of tasks in order of acceptance."""
         return self._lister.call(self._store.tasks, query, self.clock.now())
+
+    def run(self, namespace: str, run_id: str) -> asyncio.Future[RunRow | None]:
+        """Read one run."""
+        return self._lister.call(self._store.run, namespace, run_id)
+
+    def runs(self, query: RunQuery) -> asyncio.Future[list[RunRow]]:
+        """Read a page of runs, the newest first."""
+        return self._lister.call(self._store.runs, query)
 
     def cost(self, query: CostQuery) -> asyncio.Future[list[CostLine]]:
         """Add up the ledger."""
@@ -319,6 +327,8 @@ class Engine:
 def _weight(command: Command) -> int:
     if isinstance(command, Enqueue):
         return len(command.tasks)
+    if isinstance(command, Ack):
+        return 1 + len(command.tasks)
     if isinstance(command, Redrive):
         return len(command.task_ids)
     return 1

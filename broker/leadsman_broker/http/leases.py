@@ -7,6 +7,7 @@ from typing import cast
 from pydantic_core import to_json
 
 from leadsman.wire.leases import (
+    AckItem,
     AckRequest,
     CarriesCheckpoint,
     CarriesUsage,
@@ -31,6 +32,7 @@ from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, json_response
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Route
+from leadsman_broker.http.tasks import new_task
 
 _LEASES = "/v1/namespaces/{namespace}/leases"
 _WORKERS = frozenset({Role.WORKER})
@@ -140,12 +142,7 @@ class LeaseCalls:
         """Complete tasks."""
         request = await exchange.read(AckRequest)
         namespace = exchange.namespace
-        return await self._settle(
-            [
-                Ack(namespace, item.token, None if item.result is None else to_json(item.result), _usage(item))
-                for item in request.acks
-            ]
-        )
+        return await self._settle([_ack(namespace, item) for item in request.acks])
 
     async def nack(self, exchange: Exchange) -> Response:
         """Fail attempts."""
@@ -190,6 +187,13 @@ class LeaseCalls:
 
 def _checkpoint(item: CarriesCheckpoint) -> bytes | None:
     return to_json(item.checkpoint) if item.has_checkpoint else None
+
+
+def _ack(namespace: str, item: AckItem) -> Ack:
+    result = None if item.result is None else to_json(item.result)
+    return Ack(
+        namespace, item.token, result, _usage(item), tuple(new_task(task, task.tenant) for task in item.tasks)
+    )
 
 
 def _usage(item: CarriesUsage) -> Usage | None:

@@ -22,7 +22,8 @@ from leadsman.wire.tasks import (
 from leadsman_broker.auth import Role
 from leadsman_broker.core.commands import Cancel, Enqueue, NewTask, Redrive
 from leadsman_broker.core.fingerprint import fingerprint
-from leadsman_broker.core.results import Cancelled, Redriven, Saturated, SubmitOutcome
+from leadsman_broker.core.results import Cancelled, Redriven, Refused, Saturated, SubmitOutcome
+from leadsman_broker.core.usage import Usage
 from leadsman_broker.engine import Engine
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, bad_query, json_response
@@ -60,7 +61,7 @@ class TaskCalls:
                 "Enqueue a batch of tasks",
                 SubmitRequest,
                 SubmitReply,
-                statuses=(429, 507),
+                statuses=(409, 429, 507),
             ),
             Route(
                 "GET",
@@ -73,6 +74,7 @@ class TaskCalls:
                     Parameter("state", "only tasks in this state", {"enum": [state.value for state in TaskState]}),
                     Parameter("capability", "only tasks of this queue", {"type": "string"}),
                     Parameter("tenant", "only tasks of this tenant", {"type": "string"}),
+                    Parameter("run", "only tasks of this run", {"type": "string"}),
                     *_PAGING,
                 ),
             ),
@@ -128,6 +130,9 @@ class TaskCalls:
         command = Enqueue(exchange.namespace, tuple(self._new_task(exchange, task) for task in request.tasks))
         (outcomes,) = await self._engine.submit([command], grows=True)
         results = cast("list[SubmitOutcome]", outcomes)
+        ended = [one.reason for one in results if isinstance(one, Refused) and one.code == ProblemCode.RUN_ENDED]
+        if len(ended) == len(results):
+            raise ProblemError(409, ProblemCode.RUN_ENDED, ended[0])
         reply = Response(views.submit_reply(results))
         waits = [result.retry_after_s for result in results if isinstance(result, Saturated)]
         if len(waits) == len(results):
@@ -137,7 +142,7 @@ class TaskCalls:
 
     async def list(self, exchange: Exchange) -> Response:
         """List tasks."""
-        query = exchange.query(("state", "capability", "tenant", "limit", "cursor"))
+        query = exchange.query(("state", "capability", "tenant", "run", "limit", "cursor"))
         after, limit = _bounds(query)
         try:
             state = TaskState(query["state"]) if "state" in query else None
@@ -151,6 +156,7 @@ class TaskCalls:
                 state=state,
                 capability=query.get("capability"),
                 tenant=query.get("tenant"),
+                run_id=query.get("run"),
             )
         )
         return self._page(page.records, page.next_after)
@@ -202,7 +208,7 @@ class TaskCalls:
 
     def _new_task(self, exchange: Exchange, task: TaskSubmit) -> NewTask:
         identifies = self._engine.core.identifies_tenants(exchange.namespace, task.capability)
-        return _new_task(task, exchange.principal.name if identifies else task.tenant)
+        return new_task(task, exchange.principal.name if identifies else task.tenant)
 
     async def _view(self, namespace: str, task_id: str) -> TaskView:
         record = await self._engine.task(namespace, task_id)
@@ -216,7 +222,8 @@ class TaskCalls:
         return json_response(TaskList(items=items, next_cursor=None if next_after is None else str(next_after)))
 
 
-def _new_task(task: TaskSubmit, tenant: str) -> NewTask:
+def new_task(task: TaskSubmit, tenant: str) -> NewTask:
+    """Return the core's form of a task to enqueue."""
     key = task.idempotency_key
     return NewTask(
         capability=task.capability,
@@ -231,6 +238,8 @@ def _new_task(task: TaskSubmit, tenant: str) -> NewTask:
         ttl_seconds=task.ttl_seconds,
         max_attempts=task.max_attempts,
         traceparent=task.traceparent,
+        run_id=task.run_id or "",
+        estimate=None if task.estimate is None else Usage(task.estimate.tokens, task.estimate.cost_micros),
     )
 
 

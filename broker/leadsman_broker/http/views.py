@@ -57,8 +57,8 @@ def settle_reply(outcomes: Iterable[Settled]) -> bytes:
     return to_json({"results": [_settle_result(settled) for settled in outcomes]})
 
 
-def _settle_result(settled: Settled) -> dict[str, str | bool]:
-    result: dict[str, str | bool] = {"ok": settled.ok}
+def _settle_result(settled: Settled) -> dict[str, object]:
+    result: dict[str, object] = {"ok": settled.ok}
     if settled.state is not None:
         result["state"] = settled.state.value
     if settled.code is not None:
@@ -67,6 +67,8 @@ def _settle_result(settled: Settled) -> dict[str, str | bool]:
         result["detail"] = settled.detail
     if settled.late:
         result["late"] = True
+    if settled.tasks is not None:
+        result["tasks"] = [_submit_result(outcome) for outcome in settled.tasks]
     return result
 
 
@@ -162,6 +164,8 @@ def _lease(granted: Granted, delivery: Delivery, now: float) -> bytes:
         "epoch": granted.epoch,
         "age_seconds": granted.age_seconds,
     }
+    if granted.run_id:
+        task["run_id"] = granted.run_id
     if delivery.traceparent is not None:
         task["traceparent"] = delivery.traceparent
     if granted.maybe_ran:
@@ -206,6 +210,7 @@ def task_view(record: TaskRecord, now: float) -> TaskView:
         task_class=live.task_class,
         priority=live.priority,
         tenant=live.tenant,
+        run_id=live.run_id or None,
         idempotency_key=record.key,
         accepted_at=live.accepted_at,
         due_at=standing.due_at if state is TaskState.DELAYED else None,

@@ -28,6 +28,7 @@ class BrokerCollector(Collector):
         yield from self._queues()
         yield from self._totals()
         yield from self._workers()
+        yield from self._runs()
         yield from self._engine_state()
         yield from self._space()
 
@@ -89,6 +90,14 @@ class BrokerCollector(Collector):
             for event, count in totals.items():
                 events.add_metric((*key, event), count)
         yield from (events, tokens, cost, lost_tokens, lost_cost)
+
+    def _runs(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "leadsman_runs", "Runs that are running, or stopped with live tasks", labels=("namespace", "state")
+        )
+        for label, count in self._engine.core.run_counts().items():
+            family.add_metric(label, count)
+        yield family
 
     def _workers(self) -> Iterator[Metric]:
         workers: Tally[tuple[str, str]] = Tally()

@@ -7,8 +7,9 @@ or after it, never between. All reads are bounded except `load`.
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskState
-from leadsman_broker.core.rows import Changes, EndedRow, HistoryRow, LiveRow, Loaded, Needs, Stored
+from leadsman_broker.core.rows import Changes, EndedRow, HistoryRow, LiveRow, Loaded, Needs, RunRow, Stored
 from leadsman_broker.core.usage import Usage
 from leadsman_broker.store.cost import CostLine, CostQuery
 
@@ -65,6 +66,7 @@ class TaskQuery(NamedTuple):
     state: TaskState | None = None
     capability: str | None = None
     tenant: str | None = None
+    run_id: str | None = None
 
     def matches(self, live: LiveRow) -> bool:
         """Say whether a task fits, but for its state and its place."""
@@ -72,6 +74,7 @@ class TaskQuery(NamedTuple):
             live.namespace == self.namespace
             and self.capability in {None, live.capability}
             and self.tenant in {None, live.tenant}
+            and self.run_id in {None, live.run_id}
         )
 
 
@@ -82,6 +85,16 @@ class TaskPage(NamedTuple):
     next_after: int | None
     """`after` of the next page; None: there is none. A page looks at a bounded number of tasks, so it may be short,
     or empty, and still have a next one."""
+
+
+class RunQuery(NamedTuple):
+    """Which runs of a namespace to list, the newest first."""
+
+    namespace: str
+    limit: int
+    before: tuple[float, str] | None = None
+    """Only those after this place, time of creation and id, in that order."""
+    state: RunState | None = None
 
 
 class Space(NamedTuple):
@@ -122,6 +135,14 @@ class Store(Protocol):
 
     def tasks(self, query: TaskQuery, now: float) -> TaskPage:
         """Return a page of tasks. May run beside a commit and beside another read."""
+        ...
+
+    def run(self, namespace: str, run_id: str) -> RunRow | None:
+        """Return one run, or None when it is not known. May run beside a commit and beside another read."""
+        ...
+
+    def runs(self, query: RunQuery) -> list[RunRow]:
+        """Return a page of runs, the newest first. May run beside a commit and beside another read."""
         ...
 
     def cost(self, query: CostQuery) -> list[CostLine]:

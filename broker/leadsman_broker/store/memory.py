@@ -28,13 +28,15 @@ from leadsman_broker.core.rows import (
     PauseRow,
     PurgedRow,
     QueueKey,
+    RunKey,
+    RunRow,
     Stored,
     TotalsRow,
 )
 from leadsman_broker.core.usage import NOTHING, Usage
 from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.errors import StoreFencedError
-from leadsman_broker.store.interface import Delivery, Space, TaskPage, TaskQuery, TaskRecord, once_object
+from leadsman_broker.store.interface import Delivery, RunQuery, Space, TaskPage, TaskQuery, TaskRecord, once_object
 
 
 class _Kept(NamedTuple):
@@ -74,6 +76,7 @@ class MemoryTables:
         self.totals: dict[QueueKey, TotalsRow] = {}
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
         self.ledger: dict[AttemptKey, LedgerRow] = {}
+        self.runs: dict[RunKey, RunRow] = {}
 
 
 class MemoryStore:
@@ -105,6 +108,7 @@ class MemoryStore:
             pauses=[*tables.pauses.values()],
             totals=dict(tables.totals),
             service_times=dict(tables.service_times),
+            runs=[row for row in tables.runs.values() if row.purge_at is None],
             running=[row for row in tables.ledger.values() if row.outcome is AttemptOutcome.RUNNING],
         )
 
@@ -134,7 +138,15 @@ class MemoryStore:
                 live, state = tables.ended[seq].ended[:2]
                 loaded.purge.append(PurgedRow(seq, live.id, live.namespace, live.capability, state))
             old = [(row.purge_at, key) for key, row in tables.ledger.items() if row.purge_at <= needs.purge_before]
+            past = [
+                (row.purge_at, key)
+                for key, row in tables.runs.items()
+                if row.purge_at is not None and row.purge_at <= needs.purge_before
+            ]
+            loaded.run_purge = [key for _, key in sorted(past)[: needs.purge_limit]]
             loaded.ledger_purge = [key for _, key in sorted(old)[: needs.purge_limit]]
+        wanted = needs.runs | {(row.live.namespace, row.live.run_id) for row in loaded.ended.values()}
+        loaded.runs = {key: tables.runs[key] for key in wanted if key in tables.runs}
         loaded.ledger = {key: tables.ledger[key] for key in needs.attempts if key in tables.ledger}
         return loaded
 
@@ -194,6 +206,21 @@ class MemoryStore:
                 return TaskPage(found, found[-1].live.seq)
             found.append(record)
         return TaskPage(found, None)
+
+    def run(self, namespace: str, run_id: str) -> RunRow | None:
+        """Return one run, or None."""
+        return self._tables.runs.get((namespace, run_id))
+
+    def runs(self, query: RunQuery) -> list[RunRow]:
+        """Return a page of runs."""
+        rows = [
+            row
+            for row in list(self._tables.runs.values())
+            if row.namespace == query.namespace
+            and query.state in {None, row.state}
+            and (query.before is None or (row.created_at, row.id) < query.before)
+        ]
+        return sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)[: query.limit]
 
     def cost(self, query: CostQuery) -> list[CostLine]:
         """Return sums of the ledger."""
@@ -267,6 +294,9 @@ class MemoryStore:
             tables.totals.pop(key, None)
             tables.service_times.pop(key, None)
         tables.ledger.update(changes.ledger)
+        tables.runs.update(changes.runs)
+        for run in changes.runs_purged:
+            tables.runs.pop(run, None)
         for attempt in changes.ledger_purged:
             tables.ledger.pop(attempt, None)
 

@@ -18,6 +18,7 @@ from leadsman.cli.output import print_error
 from leadsman.cli.pausing import pause, resume
 from leadsman.cli.pipes import ReaderGoneError
 from leadsman.cli.queues import queues
+from leadsman.cli.runs import runs
 from leadsman.cli.submit import submit
 from leadsman.cli.tasks import tasks
 from leadsman.cli.top import top
@@ -37,6 +38,7 @@ program.command()(cost)
 program.command()(pause)
 program.command()(resume)
 program.add_typer(dlq, name="dlq")
+program.add_typer(runs, name="runs")
 program.add_typer(explain, name="explain")
 program.add_typer(tasks, name="tasks")
 

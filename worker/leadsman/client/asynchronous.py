@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -10,6 +12,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel
 
 from leadsman.client.following import FINAL_STATES, follow
+from leadsman.client.runs import Run, caps_of
 from leadsman.client.submission import Prepared, batches, body, make_task, prepare
 from leadsman.connection.address import Address, resolve
 from leadsman.connection.backoff import Backoff, later
@@ -21,6 +24,7 @@ from leadsman.wire.capabilities import PauseReply, PauseRequest
 from leadsman.wire.costs import CostBy, CostReport
 from leadsman.wire.dead_letters import RedriveReply, RedriveRequest, RedriveResult
 from leadsman.wire.problems import ProblemCode
+from leadsman.wire.runs import RunList, RunState, RunView
 from leadsman.wire.stats import StatsSnapshot
 from leadsman.wire.tasks import SubmitReply, SubmitResult, TaskClass, TaskList, TaskState, TaskSubmit, TaskView
 
@@ -91,6 +95,7 @@ class Client:
         delay_seconds: float = 0.0,
         ttl_seconds: float | None = None,
         max_attempts: int | None = None,
+        run_id: str | None = None,
         wait_for_room_seconds: float = 0.0,
     ) -> SubmitResult:
         """Submit one task. A refusal is an answer: `accepted` False, with `reason` and `retry_after_s`.
@@ -109,6 +114,7 @@ class Client:
             delay_seconds=delay_seconds,
             ttl_seconds=ttl_seconds,
             max_attempts=max_attempts,
+            run_id=run_id,
         )
         return (await self.submit_many([task], wait_for_room_seconds=wait_for_room_seconds))[0]
 
@@ -219,6 +225,48 @@ class Client:
             asked = max(answers[one].retry_after_s or _DEFAULT_ROOM_SECONDS for one in pending)
             await asyncio.sleep(min(later(asked), remaining))
         return [answers[one] for one in ids]
+
+    async def run(
+        self,
+        run_id: str | None = None,
+        *,
+        max_tokens: int | None = None,
+        max_cost: Decimal | float | str | None = None,
+        max_seconds: float | None = None,
+        max_tasks: int | None = None,
+    ) -> Run:
+        """Return a run to submit tasks to; a new one without an id. A cap that is given is set before this returns.
+
+        Beyond a cap the run fails: what is queued is cancelled and what runs is told to stop. `max_cost` is money,
+        `max_seconds` count from the creation of the run.
+        """
+        run = Run(self, run_id if run_id is not None else uuid.uuid4().hex)
+        caps = caps_of(max_tokens, max_cost, max_seconds, max_tasks)
+        if caps is not None:
+            await self._call("PUT", ("runs", run.id), caps.model_dump_json(exclude_none=True).encode())
+        return run
+
+    async def get_run(self, run_id: str) -> RunView:
+        """Return a run as it stands. Raises NotFoundError."""
+        return await self._read(RunView, "runs", run_id)
+
+    async def runs(self, *, state: RunState | None = None, limit: int = 100) -> list[RunView]:
+        """Return up to `limit` runs, the newest first."""
+        found: list[RunView] = []
+        query = {"state": state.value} if state is not None else {}
+        while len(found) < limit:
+            page = await self._read(
+                RunList, "runs", query=query | {"limit": str(min(MAX_BATCH, limit - len(found)))}
+            )
+            found += page.items
+            if page.next_cursor is None:
+                break
+            query["cursor"] = page.next_cursor
+        return found
+
+    async def cancel_run(self, run_id: str) -> RunView:
+        """Cancel a run and all its tasks; one that has ended stays as it is. Raises NotFoundError."""
+        return self._parsed(RunView, await self._call("POST", ("runs", run_id, "cancel"), b""))
 
     async def cost(
         self,

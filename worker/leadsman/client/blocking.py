@@ -4,16 +4,19 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from leadsman.client.asynchronous import Client
+from leadsman.client.runs import Run, SyncRun
 from leadsman.connection.address import Address, resolve
 from leadsman.wire.capabilities import PauseReply
 from leadsman.wire.costs import CostBy, CostReport
 from leadsman.wire.dead_letters import RedriveResult
+from leadsman.wire.runs import RunState, RunView
 from leadsman.wire.stats import StatsSnapshot
 from leadsman.wire.tasks import SubmitResult, TaskClass, TaskState, TaskSubmit, TaskView
 
@@ -114,6 +117,7 @@ class SyncClient:
         delay_seconds: float = 0.0,
         ttl_seconds: float | None = None,
         max_attempts: int | None = None,
+        run_id: str | None = None,
         wait_for_room_seconds: float = 0.0,
     ) -> SubmitResult:
         """Submit one task. A refusal is an answer: `accepted` False, with `reason` and `retry_after_s`.
@@ -134,6 +138,7 @@ class SyncClient:
                 delay_seconds=delay_seconds,
                 ttl_seconds=ttl_seconds,
                 max_attempts=max_attempts,
+                run_id=run_id,
                 wait_for_room_seconds=wait_for_room_seconds,
             )
         )
@@ -201,6 +206,44 @@ class SyncClient:
         """Put dead tasks back in their queue, attempts reset; answers come in the order given."""
         engine = self._ready()
         return engine.run(engine.client.redrive(capability, ids, wait_for_room_seconds=wait_for_room_seconds))
+
+    def run(
+        self,
+        run_id: str | None = None,
+        *,
+        max_tokens: int | None = None,
+        max_cost: Decimal | float | str | None = None,
+        max_seconds: float | None = None,
+        max_tasks: int | None = None,
+    ) -> SyncRun:
+        """Return a run to submit tasks to; see Client.run."""
+        engine = self._ready()
+        run = engine.run(
+            engine.client.run(
+                run_id, max_tokens=max_tokens, max_cost=max_cost, max_seconds=max_seconds, max_tasks=max_tasks
+            )
+        )
+
+        def call(method: Callable[[Run], Coroutine[Any, Any, Any]]) -> Any:
+            engine = self._ready()
+            return engine.run(method(Run(engine.client, run.id)))
+
+        return SyncRun(run.id, call)
+
+    def get_run(self, run_id: str) -> RunView:
+        """Return a run as it stands. Raises NotFoundError."""
+        engine = self._ready()
+        return engine.run(engine.client.get_run(run_id))
+
+    def runs(self, *, state: RunState | None = None, limit: int = 100) -> list[RunView]:
+        """Return up to `limit` runs, the newest first."""
+        engine = self._ready()
+        return engine.run(engine.client.runs(state=state, limit=limit))
+
+    def cancel_run(self, run_id: str) -> RunView:
+        """Cancel a run and all its tasks; one that has ended stays as it is. Raises NotFoundError."""
+        engine = self._ready()
+        return engine.run(engine.client.cancel_run(run_id))
 
     def cost(
         self,

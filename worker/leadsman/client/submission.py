@@ -18,6 +18,7 @@ MAX_BATCH_BYTES = 4_000_000
 _PATTERNS = {
     "capability": "must be lower-case letters, digits, '-' and '.', as a name in Kubernetes",
     "name": "must be letters, digits and _ . : -",
+    "run_id": "must be letters, digits, - and _",
     "tenant": "must not have control characters",
 }
 
@@ -47,6 +48,7 @@ def make_task(
     delay_seconds: float,
     ttl_seconds: float | None,
     max_attempts: int | None,
+    run_id: str | None = None,
 ) -> TaskSubmit:
     """Return the task, or raise InvalidValueError that names the first field at fault."""
     fields: dict[str, Any] = {
@@ -60,6 +62,7 @@ def make_task(
         "delay_seconds": delay_seconds,
         "ttl_seconds": ttl_seconds,
         "max_attempts": max_attempts,
+        "run_id": run_id,
     }
     return checked(fields, "the task")
 

@@ -20,6 +20,9 @@ HandlerName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Z
 """Which handler of a capability runs the task."""
 
 TaskId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
+RunId = TaskId
+"""Chosen by whoever submits; unique in its namespace."""
+
 Token = Annotated[str, Field(min_length=1, max_length=160, pattern=r"^[A-Za-z0-9_.:-]+$")]
 """A lease: task id, epoch and a random part. Opaque to everyone but the broker."""
 

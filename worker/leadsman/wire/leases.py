@@ -19,7 +19,10 @@ from leadsman.wire.base import (
     WorkerPart,
 )
 from leadsman.wire.costs import Usage
-from leadsman.wire.tasks import TaskClass, TaskError, TaskState
+from leadsman.wire.tasks import SubmitResult, TaskClass, TaskError, TaskState, TaskSubmit
+
+MAX_FOLLOW_UPS = 100
+"""Follow-up tasks of one ack."""
 
 
 class WorkerState(StrEnum):
@@ -88,6 +91,7 @@ class LeasedTask(Reply):
     once: dict[str, JsonValue] | None = None
     """What earlier attempts stored with `once`, by key; null when there is nothing."""
     traceparent: str | None = None
+    run_id: str | None = None
     age_seconds: float = 0.0
     """Since accept."""
     maybe_ran: bool | None = None
@@ -204,6 +208,9 @@ class AckItem(CarriesUsage):
 
     token: Token
     result: JsonValue = None
+    tasks: Annotated[list[TaskSubmit], Field(max_length=MAX_FOLLOW_UPS)] = []
+    """Follow-up tasks, accepted in the same transaction and never refused for depth. In the run of the task that
+    is done, unless they name another."""
 
 
 class NackItem(CarriesCheckpoint, CarriesUsage):
@@ -246,14 +253,17 @@ class ReleaseRequest(Request):
 class SettleResult(Reply):
     """The answer for one settlement.
 
-    `ok` false comes with a `code`: `lease_lost`, `already_settled`, `unknown_task`, `result_too_large` or
-    `checkpoint_too_large`. Repeating a settlement with the same token and operation gives the first answer again.
+    `ok` false comes with a `code`: `lease_lost`, `already_settled`, `unknown_task`, `result_too_large`,
+    `checkpoint_too_large` or `follow_up_refused` (then the lease still holds). Repeating a settlement with the same
+    token and operation gives the first answer again.
     """
 
     ok: bool
     state: TaskState | None = None
     code: str | None = None
     detail: str | None = None
+    tasks: list[SubmitResult] | None = None
+    """Answers for the follow-up tasks of an ack, in order; absent when the ack is a repeated one."""
     late: bool | None = None
     """An ack that came after the lease was reclaimed and before anyone else had the task."""
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from leadsman.wire.base import MAX_BATCH, HandlerName, Name, Reply, Request, Seconds, TaskId, Tenant
-from leadsman.wire.costs import UsageView
+from leadsman.wire.base import MAX_BATCH, HandlerName, Name, Reply, Request, RunId, Seconds, TaskId, Tenant
+from leadsman.wire.costs import Usage, UsageView
 
 
 class TaskState(StrEnum):
@@ -44,6 +44,10 @@ class TaskSubmit(Request):
     """From accept; checked while queued and at lease. Never stops a leased task."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] | None = None
     traceparent: Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f-]+$")] | None = None
+    run_id: RunId | None = None
+    """The run it belongs to, created with its first task. A follow-up task belongs to its parent's."""
+    estimate: Usage | None = None
+    """What an attempt may use, where it is not what the capability says."""
 
 
 class SubmitRequest(Request):
@@ -112,6 +116,7 @@ class TaskView(Reply):
     task_class: Annotated[TaskClass, Field(alias="class")]
     priority: int
     tenant: str
+    run_id: RunId | None = None
     idempotency_key: str | None = None
     accepted_at: float
     due_at: float | None = None

@@ -8,15 +8,18 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core.rows import (
     AttemptOutcome,
+    Caps,
     EndedRow,
     Ending,
     KeyId,
     LedgerRow,
     LiveRow,
     QueueKey,
+    RunRow,
     Standing,
 )
 from leadsman_broker.core.usage import Usage
@@ -127,6 +130,28 @@ def attempt_row(row: tuple[Any, ...], queues: Queues) -> LedgerRow:
         AttemptOutcome(outcome),
         Usage(tokens, cost_micros),
         purge_at,
+    )
+
+
+def run_values(row: RunRow) -> tuple[Any, ...]:
+    """Return the columns of a run."""
+    return (*row[:6], *row.caps, *row[7:12], *row.usage, *row.lost_usage, row.purge_at)
+
+
+def run_row(row: tuple[Any, ...]) -> RunRow:
+    """Read a run."""
+    return RunRow._make(
+        (
+            row[0],
+            row[1],
+            RunState(row[2]),
+            *row[3:6],
+            Caps(*row[6:10]),
+            *row[10:15],
+            Usage(*row[15:17]),
+            Usage(*row[17:19]),
+            row[19],
+        )
     )
 
 

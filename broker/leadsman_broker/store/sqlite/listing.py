@@ -7,9 +7,10 @@ from typing import Any
 import apsw
 
 from leadsman.wire.costs import CostBy
+from leadsman_broker.core.rows import RunRow
 from leadsman_broker.core.usage import Usage
 from leadsman_broker.store.cost import CostLine, CostQuery
-from leadsman_broker.store.interface import TaskPage, TaskQuery, TaskRecord
+from leadsman_broker.store.interface import RunQuery, TaskPage, TaskQuery, TaskRecord
 from leadsman_broker.store.sqlite import encoding
 from leadsman_broker.store.sqlite.encoding import ENDED_COLUMNS, LIVE_COLUMNS, Queues
 from leadsman_broker.store.sqlite.statements import SQL
@@ -34,18 +35,20 @@ class Lister:
         found: list[TaskRecord] = []
         after = query.after
         for _ in range(PORTIONS):
-            first = self._next(after)
+            first = self._next(after, query.run_id)
             if first is None:
                 return TaskPage(found, None)
             last = first + PORTION - 1
             wanted = query.limit - len(found)
-            found += self._portion(query, (first, last, queues, query.tenant, query.state, now, wanted))
+            found += self._portion(
+                query, (first, last, queues, query.tenant, query.state, now, wanted, query.run_id)
+            )
             if len(found) >= query.limit:
                 del found[query.limit :]
                 after = found[-1].live.seq
                 break
             after = last
-        return TaskPage(found, after if self._next(after) is not None else None)
+        return TaskPage(found, after if self._next(after, query.run_id) is not None else None)
 
     def cost(self, query: CostQuery) -> list[CostLine]:
         """Return sums of the ledger, the dearest item first."""
@@ -63,8 +66,22 @@ class Lister:
         known = list(self._queues.items())
         return json.dumps([number for number, key in known if key[0] == namespace and capability in {None, key[1]}])
 
-    def _next(self, after: int) -> int | None:
-        row: Any = self._db.execute(SQL["next_task"], (after,)).fetchone()
+    def runs(self, query: RunQuery) -> list[RunRow]:
+        """Return a page of runs, the newest first."""
+        at, run_id = query.before if query.before is not None else (None, None)
+        values = (query.namespace, query.state, at, run_id, query.limit)
+        return [encoding.run_row(row) for row in self._db.execute(SQL["list_runs"], values).fetchall()]
+
+    def run(self, namespace: str, run_id: str) -> RunRow | None:
+        """Return one run."""
+        row: Any = self._db.execute(SQL["read_run"], (namespace, run_id)).fetchone()
+        return encoding.run_row(row) if row is not None else None
+
+    def _next(self, after: int, run_id: str | None) -> int | None:
+        if run_id is None:
+            row: Any = self._db.execute(SQL["next_task"], (after,)).fetchone()
+        else:
+            row = self._db.execute(SQL["next_task_of_run"], (after, run_id)).fetchone()
         found: int | None = row[0]
         return found
 

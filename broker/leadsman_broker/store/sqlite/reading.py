@@ -62,6 +62,7 @@ class Reader:
                 queues[queue]: encoding.seconds_from(blob)
                 for queue, blob in self._db.execute(SQL["load_service_times"])
             },
+            runs=[encoding.run_row(row) for row in self._db.execute(SQL["load_runs"])],
             running=[encoding.attempt_row(row, queues) for row in self._db.execute(SQL["read_running"])],
         )
 
@@ -95,6 +96,15 @@ class Reader:
             bounds = (needs.purge_before, needs.purge_limit)
             old: Any = self._db.execute(SQL["read_ledger_purge"], bounds)
             loaded.ledger_purge = [*old]
+            past: Any = self._db.execute(SQL["read_run_purge"], bounds)
+            loaded.run_purge = [*past]
+        wanted_runs = needs.runs | {
+            (row.live.namespace, row.live.run_id) for row in loaded.ended.values() if row.live.run_id
+        }
+        for key in wanted_runs:
+            found = self._db.execute(SQL["read_run"], key).fetchone()
+            if found is not None:
+                loaded.runs[key] = encoding.run_row(found)
         return loaded
 
     def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:

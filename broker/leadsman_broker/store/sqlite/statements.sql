@@ -173,15 +173,16 @@ DELETE FROM pauses WHERE namespace = ? AND capability = ?
 -- name: put_totals
 INSERT INTO totals (
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
-    tokens, cost_micros, lost_tokens, lost_cost_micros
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue) DO UPDATE SET
     accepted = excluded.accepted, completed = excluded.completed, failed = excluded.failed,
     reclaimed = excluded.reclaimed, refused = excluded.refused, late_acks = excluded.late_acks,
     dead = excluded.dead, expired = excluded.expired, cancelled = excluded.cancelled,
     no_progress = excluded.no_progress,
     tokens = excluded.tokens, cost_micros = excluded.cost_micros,
-    lost_tokens = excluded.lost_tokens, lost_cost_micros = excluded.lost_cost_micros
+    lost_tokens = excluded.lost_tokens, lost_cost_micros = excluded.lost_cost_micros,
+    over_limit = excluded.over_limit
 
 -- name: put_service_times
 INSERT INTO service_times (queue, seconds) VALUES (?, ?)
@@ -220,7 +221,7 @@ SELECT namespace, capability, at, reason FROM pauses
 -- name: load_totals
 SELECT
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
-    tokens, cost_micros, lost_tokens, lost_cost_micros
+    tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit
 FROM totals
 
 -- name: load_service_times
@@ -314,6 +315,7 @@ FROM live
 WHERE seq BETWEEN ?1 AND ?2
     AND queue IN (SELECT value FROM json_each(?3))
     AND (?4 IS NULL OR tenant = ?4)
+    AND (?8 IS NULL OR run_id = ?8)
     AND CASE ?5
         WHEN 'leased' THEN lease_pod IS NOT NULL
         WHEN 'ready' THEN lease_pod IS NULL AND due_at <= ?6
@@ -335,6 +337,7 @@ FROM ended
 WHERE seq BETWEEN ?1 AND ?2
     AND queue IN (SELECT value FROM json_each(?3))
     AND (?4 IS NULL OR tenant = ?4)
+    AND (?8 IS NULL OR run_id = ?8)
     AND (?5 IS NULL OR state = ?5)
     AND visible_until > ?6
 ORDER BY seq LIMIT ?7
@@ -379,3 +382,52 @@ WHERE queue IN (SELECT value FROM json_each(?2))
     AND (?5 IS NULL OR tenant = ?5)
     AND (?6 IS NULL OR run_id = ?6)
 GROUP BY 1 ORDER BY 9 DESC, 8 DESC, 1 LIMIT ?7
+
+-- name: next_task_of_run
+SELECT min(seq) FROM (
+    SELECT min(seq) AS seq FROM live WHERE run_id = ?2 AND run_id != '' AND seq > ?1
+    UNION ALL SELECT min(seq) FROM ended WHERE run_id = ?2 AND run_id != '' AND seq > ?1
+)
+
+-- name: put_run
+INSERT INTO runs (
+    namespace, id, state, reason, created_at, ended_at, max_tokens, max_cost_micros, max_seconds, max_tasks,
+    accepted, completed, dead, expired, cancelled, tokens, cost_micros, lost_tokens, lost_cost_micros, purge_at
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (namespace, id) DO UPDATE SET
+    state = excluded.state, reason = excluded.reason, ended_at = excluded.ended_at,
+    max_tokens = excluded.max_tokens, max_cost_micros = excluded.max_cost_micros,
+    max_seconds = excluded.max_seconds, max_tasks = excluded.max_tasks,
+    accepted = excluded.accepted, completed = excluded.completed, dead = excluded.dead,
+    expired = excluded.expired, cancelled = excluded.cancelled,
+    tokens = excluded.tokens, cost_micros = excluded.cost_micros,
+    lost_tokens = excluded.lost_tokens, lost_cost_micros = excluded.lost_cost_micros,
+    purge_at = excluded.purge_at
+
+-- name: drop_run
+DELETE FROM runs WHERE (namespace, id) IN (VALUES (?, ?))
+
+-- name: load_runs
+SELECT
+    namespace, id, state, reason, created_at, ended_at, max_tokens, max_cost_micros, max_seconds, max_tasks,
+    accepted, completed, dead, expired, cancelled, tokens, cost_micros, lost_tokens, lost_cost_micros, purge_at
+FROM runs WHERE purge_at IS NULL
+
+-- name: read_run
+SELECT
+    namespace, id, state, reason, created_at, ended_at, max_tokens, max_cost_micros, max_seconds, max_tasks,
+    accepted, completed, dead, expired, cancelled, tokens, cost_micros, lost_tokens, lost_cost_micros, purge_at
+FROM runs WHERE namespace = ? AND id = ?
+
+-- name: read_run_purge
+SELECT namespace, id FROM runs WHERE purge_at <= ? ORDER BY purge_at, namespace, id LIMIT ?
+
+-- name: list_runs
+SELECT
+    namespace, id, state, reason, created_at, ended_at, max_tokens, max_cost_micros, max_seconds, max_tasks,
+    accepted, completed, dead, expired, cancelled, tokens, cost_micros, lost_tokens, lost_cost_micros, purge_at
+FROM runs
+WHERE namespace = ?1
+    AND (?2 IS NULL OR state = ?2)
+    AND (?3 IS NULL OR (created_at, id) < (?3, ?4))
+ORDER BY created_at DESC, id DESC LIMIT ?5

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import apsw
 
-from leadsman_broker.core.rows import Changes, Loaded, Needs, Stored
+from leadsman_broker.core.rows import Changes, Loaded, Needs, RunRow, Stored
 from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.errors import StoreError, StoreFencedError, StoreFullError
-from leadsman_broker.store.interface import Delivery, Space, TaskPage, TaskQuery, TaskRecord
+from leadsman_broker.store.interface import Delivery, RunQuery, Space, TaskPage, TaskQuery, TaskRecord
 from leadsman_broker.store.sqlite import writing
 from leadsman_broker.store.sqlite.ballast import Ballast
 from leadsman_broker.store.sqlite.failures import store_error
@@ -84,6 +84,14 @@ class SqliteStore:
     def cost(self, query: CostQuery) -> list[CostLine]:
         """Return sums of the ledger."""
         return self._lister.cost(query)
+
+    def run(self, namespace: str, run_id: str) -> RunRow | None:
+        """Return one run, or None."""
+        return self._lister.run(namespace, run_id)
+
+    def runs(self, query: RunQuery) -> list[RunRow]:
+        """Return a page of runs."""
+        return self._lister.runs(query)
 
     def payload(self, namespace: str, task_id: str) -> bytes | None:
         """Return the payload of a live or dead task."""

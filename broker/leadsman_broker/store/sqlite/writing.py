@@ -61,6 +61,10 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
             _many(db, name, seqs)
     if changes.ledger or changes.ledger_purged:
         _ledger(db, changes, ids)
+    if changes.runs:
+        _many(db, "put_run", [encoding.run_values(row) for row in changes.runs.values()])
+    if changes.runs_purged:
+        _many(db, "drop_run", changes.runs_purged)
     _settings(db, changes, ids)
 
 
