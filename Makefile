@@ -125,12 +125,16 @@ bench-core: venv ## The broker core alone, without I/O
 	$(PY) bench/core.py
 
 .PHONY: bench-broker
-bench-broker: venv ## The broker over real HTTP and SQLite
-	$(PY) bench/broker.py
+bench-broker: venv ## The broker over real HTTP and SQLite (ARGS=--quick: in a minute)
+	$(PY) bench/broker.py $(ARGS)
 
 .PHONY: bench-worker
 bench-worker: venv ## One worker process: tasks per second, memory and processor time when idle, start, import
 	$(PY) bench/worker.py
+
+.PHONY: bench-peers
+bench-peers: venv ## Other queues on this machine, with the same payload and durability, beside ours
+	$(PY) bench/peers.py $(ARGS)
 
 .PHONY: bench-reaction
 bench-reaction: venv cluster-build ## From enqueue to the final number of replicas, on a real control plane

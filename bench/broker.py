@@ -2,7 +2,8 @@
 
 A broker process with `synchronous=FULL` on the disk of --data, and one client process with raw HTTP/1.1 over
 asyncio, both on this machine's cores. A lifecycle is enqueue, lease and ack of one task, each acknowledged as
-durable. The broker's processor time for each is given beside the rate: it holds on a busy machine too.
+durable. The processor time for each, of the broker and of the client, is given beside the rate: it holds on a busy
+machine too, and shows that the client is not the limit. --quick looks at everything in a minute.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,201 +25,203 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from broker_process import BrokerProcess
+from load import (
+    CAPABILITY,
+    Probe,
+    at,
+    connect,
+    cpu_seconds,
+    dequeues,
+    enqueues,
+    lifecycles,
+    pickups,
+    rss_mib,
+    tasks,
+)
 
-NAMESPACE = "/v1/namespaces/default"
-PAYLOAD_BYTES = 256
 BATCH = 50
+WORKERS = {"batched": 32, "single": 32}
+PAYLOAD_BYTES = 256
+LARGE_PAYLOAD_BYTES = 1024
+SHALLOW = 1_000
+TENANTS = 10_000
+
+Report = Callable[..., None]
 
 
-class Connection(asyncio.Protocol):
-    """One keep-alive connection, one request at a time; does just enough HTTP for replies with a length."""
-
-    def __init__(self) -> None:
-        self._buffer = b""
-        self._reply: asyncio.Future[bytes] | None = None
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        head, separator, rest = self._buffer.partition(b"\r\n\r\n")
-        if not separator:
-            return
-        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        if len(rest) < length or self._reply is None:
-            return
-        if not head.startswith(b"HTTP/1.1 200"):
-            self._reply.set_exception(RuntimeError(f"{head!r} {rest[:500]!r}"))
-        else:
-            self._reply.set_result(rest[:length])
-        self._buffer = rest[length:]
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if self._reply is not None and not self._reply.done():
-            self._reply.set_exception(error or ConnectionError("the broker closed the connection"))
-
-    async def post(self, path: str, body: bytes) -> bytes:
-        assert self._transport is not None
-        self._reply = asyncio.get_running_loop().create_future()
-        self._transport.write(
-            b"POST %b HTTP/1.1\r\nhost: b\r\ncontent-length: %d\r\n\r\n%b" % (path.encode(), len(body), body)
-        )
-        return await self._reply
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+async def rates(broker: BrokerProcess, seconds: float, report: Report) -> None:
+    for name, batch in (("batched", BATCH), ("single", 1)):
+        workers = WORKERS[name]
+        body = tasks(batch, PAYLOAD_BYTES)
+        used = cpu_seconds(broker.pid)
+        rate = await lifecycles(broker.port, workers, body, batch, seconds)
+        used = (cpu_seconds(broker.pid) - used) / max(1, rate.done) * 1_000_000
+        conditions = {"batch": batch, "workers": workers, "client_cpu_us": round(rate.client_cpu_us)}
+        report(f"lifecycle_{name}_per_s", rate.per_second, "1/s", **conditions)
+        report(f"lifecycle_{name}_cpu_us", used, "us", **conditions)
 
 
-async def connect(port: int) -> Connection:
-    _, protocol = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
-    return protocol
+async def latencies(broker: BrokerProcess, seconds: float, report: Report) -> None:
+    body = tasks(1, PAYLOAD_BYTES)
+    for connections in (1, 8, 64, 256):
+        rate, found = await enqueues(broker.port, connections, body, seconds)
+        report(f"enqueue_per_s_{connections}", rate.per_second, "1/s", connections=connections)
+        report(f"enqueue_p50_ms_{connections}", at(found, 0.5), "ms", connections=connections)
+        report(f"enqueue_p99_ms_{connections}", at(found, 0.99), "ms", connections=connections)
 
 
-def tasks(count: int) -> bytes:
-    task = {"capability": "work", "payload": {"data": "x" * PAYLOAD_BYTES}}
-    return json.dumps({"tasks": [task] * count}).encode()
+async def idle_workers(broker: BrokerProcess, seconds: float, report: Report) -> None:
+    body = tasks(1, PAYLOAD_BYTES)
+    count = int(60 * seconds)
+    for waiting, suffix in ((1, ""), (1_000, "_1000_waiting")):
+        found = await pickups(broker.port, count, body, waiting)
+        report(f"pickup_p50_ms{suffix}", at(found, 0.5), "ms", waiting=waiting, pickups=count)
+        report(f"pickup_p99_ms{suffix}", at(found, 0.99), "ms", waiting=waiting, pickups=count)
 
 
-def lease(worker: int, call: int, slots: int, wait: float = 0.0) -> bytes:
-    return json.dumps(
-        {
-            "worker": {"pod_uid": f"pod-{worker}", "incarnation": "1"},
-            "capabilities": ["work"],
-            "slots": slots,
-            "free_slots": slots,
-            "attempt_id": f"a{call}",
-            "wait_seconds": wait,
-        }
-    ).encode()
+async def many_tenants(broker: BrokerProcess, seconds: float, report: Report) -> None:
+    """Each of many tenants has a task waiting; the next ones come in turn."""
+    names = [f"tenant-{number}" for number in range(TENANTS)]
+    connection = await connect(broker.port)
+    for first in range(0, TENANTS, 1000):
+        await connection.enqueue(tasks(1000, PAYLOAD_BYTES, names[first : first + 1000]))
+    connection.close()
+    body = tasks(BATCH, PAYLOAD_BYTES, names[: TENANTS : TENANTS // BATCH])
+    rate = await lifecycles(broker.port, WORKERS["batched"], body, BATCH, seconds)
+    report("lifecycle_batched_per_s_10k_tenants", rate.per_second, "1/s", tenants=TENANTS, batch=BATCH)
 
 
-def acks(reply: bytes) -> tuple[int, bytes]:
-    tokens = [lease["token"] for lease in json.loads(reply)["leases"]]
-    return len(tokens), json.dumps({"acks": [{"token": token} for token in tokens]}).encode()
+async def deep(broker: BrokerProcess, depth: int, seconds: float, report: Report) -> None:
+    """A queue of very many tasks against one of a thousand: memory, pauses, dequeues, a restart."""
+    name = short(depth)
+    body = tasks(BATCH, LARGE_PAYLOAD_BYTES)
+    payload = {"queued": depth, "payload_bytes": LARGE_PAYLOAD_BYTES}
+    at_rest = rss_mib(broker.pid)
+    await fill(broker, SHALLOW)
+    shallow, shallow_cpu, shallow_pause, _ = await _dequeues(broker, body, seconds)
+    began = time.perf_counter()
+    await fill(broker, depth - SHALLOW)
+    report(f"fill_per_s_{name}", depth / (time.perf_counter() - began), "1/s", **payload, batch=1000)
+    report(f"rss_{name}_mib", rss_mib(broker.pid), "MiB", **payload, at_rest_mib=round(at_rest))
+    cost, cpu, pause, pause_most = await _dequeues(broker, body, seconds)
+    conditions = {**payload, "against": SHALLOW, "cpu_ratio": round(cpu / shallow_cpu, 2)}
+    report(f"dequeue_slowdown_{name}", cost / shallow, "ratio", **conditions)
+    conditions = {"p999_ms": round(pause_most, 1), f"same_with_{SHALLOW}_queued_ms": round(shallow_pause, 1)}
+    report(f"pause_max_ms_{name}", pause, "ms", **payload, **conditions)
+
+    if broker.memory:
+        return
+    broker.terminate(60)
+    began = time.perf_counter()
+    used = time.process_time()
+    await asyncio.to_thread(broker.start)
+    await _until_answers(broker)
+    seconds_to_start = time.perf_counter() - began
+    report(
+        f"restart_{name}_s",
+        seconds_to_start,
+        "s",
+        **payload,
+        page_cache="warm",
+        cpu_seconds=round(cpu_seconds(broker.pid), 1),
+        client_cpu_seconds=round(time.process_time() - used, 1),
+    )
+    report(f"rss_restarted_{name}_mib", rss_mib(broker.pid), "MiB", **payload)
 
 
-async def lifecycles(port: int, workers: int, batch: int, seconds: float) -> tuple[float, int]:
-    """Tasks per second that went through enqueue, lease and ack, and how many did."""
-    done = 0
-    until = time.perf_counter() + seconds
-
-    async def run(worker: int) -> None:
-        nonlocal done
-        connection = await connect(port)
-        body = tasks(batch)
-        call = 0
-        while time.perf_counter() < until:
-            await connection.post(f"{NAMESPACE}/tasks", body)
-            call += 1
-            count, settle = acks(await connection.post(f"{NAMESPACE}/leases", lease(worker, call, batch, 1.0)))
-            if count:
-                await connection.post(f"{NAMESPACE}/leases/ack", settle)
-                done += count
-        connection.close()
-
-    started = time.perf_counter()
-    await asyncio.gather(*(run(worker) for worker in range(workers)))
-    return done / (time.perf_counter() - started), done
+async def _dequeues(broker: BrokerProcess, body: bytes, seconds: float) -> tuple[float, float, float, float]:
+    """Return seconds and the broker's CPU seconds for a task, and the longest and the 99.9th-percentile pause."""
+    with Probe(broker.ops_port) as probe:
+        used = cpu_seconds(broker.pid)
+        began = time.perf_counter()
+        cost = await dequeues(broker.port, 8, body, BATCH, seconds)
+        lasted = time.perf_counter() - began
+        used = cpu_seconds(broker.pid) - used
+        worst, most = probe.worst_ms()
+    done = 8 * lasted / cost  # eight workers, each all the time at it
+    return cost, used / done, worst, most
 
 
-async def enqueue(port: int, connections: int, seconds: float) -> tuple[float, list[float]]:
-    """Requests per second of one task each, and the latency of each in milliseconds."""
-    latencies: list[float] = []
-    until = time.perf_counter() + seconds
+async def fill(broker: BrokerProcess, count: int) -> None:
+    """Put tasks into the queue, a thousand a call on four connections."""
+    body = tasks(1000, LARGE_PAYLOAD_BYTES)
+    left = iter(range(0, count, 1000))
 
     async def run() -> None:
-        connection = await connect(port)
-        body = tasks(1)
-        while (before := time.perf_counter()) < until:
-            await connection.post(f"{NAMESPACE}/tasks", body)
-            latencies.append((time.perf_counter() - before) * 1000)
+        connection = await connect(broker.port)
+        for first in left:
+            await connection.enqueue(body if count - first >= 1000 else tasks(count - first, LARGE_PAYLOAD_BYTES))
         connection.close()
 
-    started = time.perf_counter()
-    await asyncio.gather(*(run() for _ in range(connections)))
-    return len(latencies) / (time.perf_counter() - started), sorted(latencies)
+    await asyncio.gather(*(run() for _ in range(4)))
 
 
-async def pickups(port: int, count: int) -> list[float]:
-    """Milliseconds from sending a task to the reply of the parked lease call of an idle worker."""
-    producer, worker = await connect(port), await connect(port)
-    latencies = []
-    for call in range(count):
-        parked = asyncio.ensure_future(worker.post(f"{NAMESPACE}/leases", lease(9999, call, 1, 30.0)))
-        await asyncio.sleep(0.005)
-        before = time.perf_counter()
-        await producer.post(f"{NAMESPACE}/tasks", tasks(1))
-        _, settle = acks(await parked)
-        latencies.append((time.perf_counter() - before) * 1000)
-        await worker.post(f"{NAMESPACE}/leases/ack", settle)
-    producer.close()
-    worker.close()
-    return sorted(latencies)
+async def _until_answers(broker: BrokerProcess) -> None:
+    """Wait for the first task leased: only then is it ready for anyone."""
+    connection = await connect(broker.port)
+    tokens = await connection.lease(0, 0, 1)
+    await connection.ack(tokens)
+    connection.close()
 
 
-def at(latencies: list[float], share: float) -> float:
-    return latencies[min(len(latencies) - 1, int(len(latencies) * share))]
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-async def measure(broker: BrokerProcess, seconds: float, report: Callable[..., None]) -> None:
-    port = broker.port
-    for name, workers, batch in (("batched", 8, BATCH), ("single", 32, 1)):
-        used = cpu_seconds(broker.pid)
-        rate, done = await lifecycles(port, workers, batch, seconds)
-        used = cpu_seconds(broker.pid) - used
-        report(f"lifecycle_{name}_per_s", rate, "1/s", batch=batch, workers=workers)
-        report(f"lifecycle_{name}_cpu_us", used / max(1, done) * 1e6, "us", batch=batch, workers=workers)
-    latencies = await pickups(port, 300)
-    report("pickup_p50_ms", at(latencies, 0.5), "ms")
-    report("pickup_p99_ms", at(latencies, 0.99), "ms")
-    for connections in (1, 8, 64):
-        rate, latencies = await enqueue(port, connections, seconds)
-        report(f"enqueue_per_s_{connections}", rate, "1/s", connections=connections)
-        report(f"enqueue_p50_ms_{connections}", at(latencies, 0.5), "ms", connections=connections)
-        report(f"enqueue_p99_ms_{connections}", at(latencies, 0.99), "ms", connections=connections)
+def short(number: int) -> str:
+    for unit, size in (("m", 1_000_000), ("k", 1_000)):
+        if number % size == 0:
+            return f"{number // size}{unit}"
+    return str(number)
 
 
 def http_parser() -> str:
     return AutoHTTPProtocol.__module__.rpartition(".")[2].removesuffix("_impl")
 
 
+def reporter(**conditions: Any) -> Report:
+    def report(metric: str, value: float, unit: str, **more: Any) -> None:
+        line = {"bench": "broker", "metric": metric, "value": round(value, 3), "unit": unit}
+        load = {"load_1m": round(os.getloadavg()[0], 1)}
+        print(json.dumps({**line, "conditions": {**conditions, **load, **more}}), flush=True)
+
+    return report
+
+
 async def run(arguments: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory(dir=arguments.data) as folder:
-        capabilities = Path(folder) / "capabilities.json"
-        capabilities.write_text('{"default": [{"name": "work", "max_depth": 10000000}]}')
-        args = ["--capabilities-file", str(capabilities), "--log-level", "warning"]
-        with BrokerProcess(Path(folder), memory=arguments.memory, args=args) as broker:
-            conditions = {
-                "cores": os.cpu_count(),
-                "load_1m_before": round(os.getloadavg()[0], 1),
-                "python": platform.python_version(),
-                "store": "memory" if arguments.memory else f"sqlite {apsw.sqlite_lib_version()} synchronous=FULL",
-                "http": http_parser(),
-                "payload_bytes": PAYLOAD_BYTES,
-                "seconds": arguments.seconds,
-            }
-
-            def report(metric: str, value: float, unit: str, **more: Any) -> None:
-                line = {"bench": "broker", "metric": metric, "value": round(value, 3), "unit": unit}
-                print(json.dumps({**line, "conditions": {**conditions, **more}}), flush=True)
-
-            await measure(broker, arguments.seconds, report)
+    report = reporter(
+        cores=os.cpu_count(),
+        python=platform.python_version(),
+        store="memory" if arguments.memory else f"sqlite {apsw.sqlite_lib_version()} synchronous=FULL",
+        http=http_parser(),
+        payload_bytes=PAYLOAD_BYTES,
+        seconds=arguments.seconds,
+    )
+    parts: dict[str, Callable[[BrokerProcess], Awaitable[None]]] = {
+        "rates": lambda broker: rates(broker, arguments.seconds, report),
+        "idle": lambda broker: idle_workers(broker, arguments.seconds, report),
+        "enqueue": lambda broker: latencies(broker, arguments.seconds, report),
+        "tenants": lambda broker: many_tenants(broker, arguments.seconds, report),
+        "deep": lambda broker: deep(broker, arguments.depth, arguments.seconds, report),
+    }
+    for part in arguments.parts or parts:
+        # A fresh broker and file for each, so that none pays for what another left behind.
+        with tempfile.TemporaryDirectory(dir=arguments.data, prefix="leadsman-bench-") as folder:
+            capabilities = Path(folder) / "capabilities.json"
+            capabilities.write_text(json.dumps({"default": [{"name": CAPABILITY, "max_depth": 10_000_000}]}))
+            args = ["--capabilities-file", str(capabilities), "--log-level", "warning"]
+            with BrokerProcess(Path(folder), memory=arguments.memory, args=args) as broker:
+                await parts[part](broker)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", help="rates, idle, enqueue, tenants, deep (default: all)")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement")
+    parser.add_argument("--depth", type=int, default=1_000_000, help="tasks in the deep queue")
     parser.add_argument("--data", help="folder on the disk to measure (default: the temporary folder)")
     parser.add_argument("--memory", action="store_true", help="without a disk, to see what the rest costs")
-    uvloop.run(run(parser.parse_args()))
+    parser.add_argument("--quick", action="store_true", help="a second each and 20,000 tasks deep")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.seconds, arguments.depth = 1.0, 20_000
+    uvloop.run(run(arguments))
 
 
 if __name__ == "__main__":
