@@ -7,7 +7,7 @@ import pytest
 
 from leadsman.reasons import Reason
 from leadsman_operator.scaling.decide import decide
-from leadsman_operator.scaling.model import Action, PoolMemory, ScalingMode, Signal
+from leadsman_operator.scaling.model import Action, Background, PoolMemory, ScalingMode, Signal
 from scaling_cases import healthy, observe, pods, pool, seen_for, work, workers
 from scaling_cases.build import START
 
@@ -309,3 +309,21 @@ def test_a_bound_of_a_schedule_is_named_with_it():
     decision = decided(spec, observe(0, work(0)))
 
     assert decision.summary == "0 -> 3: no work; minReplicas is 3 by schedule daily 08:00-18:00 UTC"
+
+
+def test_a_rate_limit_that_keeps_a_fleet_small_is_named():
+    limited = work(100, leasable=0, service_seconds=20.0, rate_slots=10)
+
+    decision = decided(pool(), observe(10, limited, workers=workers(*[1] * 10)))
+
+    assert (decision.action, decision.reason) == (Action.HOLD, Reason.RATE_LIMIT)
+    assert decision.summary.endswith("; the rate limit of browser keeps no more than 10 slots busy")
+
+
+def test_an_interactive_reserve_asks_for_slots_beside_the_background_work():
+    part = work(8, background=Background(tasks=8, of=8, reserve_percent=20))
+
+    decision = decided(pool(), observe(0, part))
+
+    assert decision.replicas == 10
+    assert decision.inputs[0].formula.endswith("-> 8 slots; + 2 so that 20 % stay free of background tasks")

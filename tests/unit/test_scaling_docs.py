@@ -1,5 +1,6 @@
 """The worked examples of docs/scaling.md, run line by line."""
 
+import dataclasses
 import datetime as dt
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from leadsman_operator.reconcile.schedules import spec_at
 from leadsman_operator.scaling.decide import decide
 from leadsman_operator.scaling.demand import slot_rule
 from leadsman_operator.scaling.model import (
+    Background,
     CapabilitySample,
     PoolMemory,
     ScalingMode,
@@ -61,6 +63,26 @@ def test_slots(row):
     )
 
     assert rule.slots(int(row["L"]), work(int(row["W"]), leasable=int(row["Q"]))) == int(row["slots"])
+
+
+@pytest.mark.parametrize("row", lines("rules"))
+def test_rules(row):
+    service, leased, waiting = number(row["S"]), int(row["L"]), int(row["W"])
+    sample = CapabilitySample(
+        "browser",
+        waiting,
+        waiting,
+        service_seconds=None if service is None else float(service),
+        leases_per_minute=number(row["leasesPerMinute"]),
+        background=Background(int(row["background"]), leased + waiting, int(row["interactiveReservePercent"])),
+    )
+    spec = pool(max_replicas=100, target_tasks_per_slot=1)
+    observation = observe(leased, workers=workers(*[1] * leased))
+    work = share({"browser": sample}, [PoolView(spec, observation)]).work["browser"]
+
+    decision, _ = decide(spec, dataclasses.replace(observation, work=work), PoolMemory(), START)
+
+    assert decision.slots == int(row["slots"])
 
 
 @pytest.mark.parametrize("row", lines("replicas"))

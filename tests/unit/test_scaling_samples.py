@@ -2,7 +2,7 @@
 
 from leadsman.wire.leases import WorkerState
 from leadsman.wire.stats import CapabilityStats, WorkerStats
-from leadsman_operator.scaling.model import CapabilitySample, WorkerSample
+from leadsman_operator.scaling.model import Background, CapabilitySample, WorkerSample
 from leadsman_operator.scaling.samples import capability_sample, worker_sample
 
 QUEUE = CapabilityStats(
@@ -33,7 +33,17 @@ WORKER = WorkerStats(
 
 
 def test_a_queue_ages_between_two_samples():
-    assert capability_sample(QUEUE, elapsed_seconds=10) == CapabilitySample("llm", 5, 4, 2, 17.5, 1.25)
+    expected = CapabilitySample("llm", 5, 4, 2, 17.5, 1.25, background=Background(of=7))
+
+    assert capability_sample(QUEUE, elapsed_seconds=10) == expected
+
+
+def test_the_rules_of_a_queue_go_with_its_numbers():
+    mixed = QUEUE.model_copy(update={"background_ready": 3, "background_leased": 1})
+
+    found = capability_sample(mixed, leases_per_minute=30, reserve_percent=20)
+
+    assert (found.leases_per_minute, found.background) == (30, Background(tasks=4, of=7, reserve_percent=20))
 
 
 def test_an_empty_queue_has_no_age():

@@ -293,3 +293,19 @@ def test_the_order_in_which_pools_are_listed_does_not_matter(found, views, rando
     random.shuffle(shuffled)
 
     assert share(found, shuffled) == share(found, views)
+
+
+def test_a_rate_limit_bounds_the_slots_of_all_pools_together():
+    sample = CapabilitySample("browser", 100, 100, service_seconds=20.0, leases_per_minute=30)
+    views = [
+        PoolView(
+            pool(name=name, max_replicas=6, target_tasks_per_slot=1), observe(held, workers=workers(*[1] * held))
+        )
+        for name, held in (("a", 3), ("b", 1))
+    ]
+
+    given = share({"browser": sample}, views).work
+
+    assert sum(given[name][0].leasable for name in ("a", "b")) == 10 - 4
+    assert sum(given[name][0].waiting for name in ("a", "b")) == 100
+    assert {given[name][0].rate_slots for name in ("a", "b")} == {10}

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.wire.stats import CapabilityStats, CordonStats, FenceStats, WorkerStats
 from leadsman_broker.core.demand import oldest_since, work_of
+from leadsman_broker.core.tenants import BACKGROUND
 from leadsman_broker.core.workers import WorkerRow
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
         next_due_seconds=None if due is None else max(0.0, due - now),
         oldest_age_seconds=None if since is None else max(0.0, now - since),
         service_seconds=queue.service_times.mean(),
+        background_ready=queue.line.ready[BACKGROUND],
+        background_leased=queue.line.in_flight[BACKGROUND],
         blocked={reason.value: count for reason, count in work.blocked.items() if count},
         accepted_total=totals.accepted,
         completed_total=totals.completed,

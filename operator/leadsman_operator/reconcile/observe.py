@@ -192,7 +192,13 @@ class Observer:
         for name in sorted(capabilities):
             stats = self._broker.capabilities.get((namespace, name))
             if stats is not None:
-                found[name] = capability_sample(stats, now - self._broker.sampled_at[namespace, name])
+                rules = (self._cache.get(Kind.CAPABILITY, namespace, name) or {}).get("spec") or {}
+                found[name] = capability_sample(
+                    stats,
+                    now - self._broker.sampled_at[namespace, name],
+                    leases_per_minute=(rules.get("limits") or {}).get("leasesPerMinute"),
+                    reserve_percent=(rules.get("fairness") or {}).get("interactiveReservePercent") or 0,
+                )
         return found
 
     def fences(self) -> Mapping[str, str]:

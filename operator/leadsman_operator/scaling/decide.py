@@ -9,6 +9,7 @@ from leadsman_operator.scaling.limits import Limiter
 from leadsman_operator.scaling.model import (
     Action,
     CapabilityInputs,
+    CapabilityWork,
     Clamp,
     Decision,
     PoolMemory,
@@ -134,6 +135,10 @@ def _inputs(spec: PoolSpec, observation: PoolObservation) -> tuple[CapabilityInp
     for work in observation.work:
         rule = slot_rule(spec, work.service_seconds, work.oldest_age_seconds, observation.startup_seconds)
         held = leased.get(work.name, 0)
+        slots, formula = rule.slots(held, work), rule.formula(held, work)
+        reserve = work.background.reserve(slots) if spec.policy is ScalingPolicy.TARGET else 0
+        if reserve:
+            formula += f"; + {reserve} so that {work.background.reserve_percent} % stay free of background tasks"
         found.append(
             CapabilityInputs(
                 name=work.name,
@@ -142,8 +147,9 @@ def _inputs(spec: PoolSpec, observation: PoolObservation) -> tuple[CapabilityInp
                 leased=held,
                 service_seconds=work.service_seconds,
                 oldest_age_seconds=work.oldest_age_seconds,
-                slots=rule.slots(held, work),
-                formula=rule.formula(held, work),
+                slots=slots + reserve,
+                formula=formula,
+                limit=_rate_limit(work),
             )
         )
     known = {each.name for each in found}
@@ -153,6 +159,12 @@ def _inputs(spec: PoolSpec, observation: PoolObservation) -> tuple[CapabilityInp
         if name not in known
     ]
     return tuple(found)
+
+
+def _rate_limit(work: CapabilityWork) -> str:
+    if work.rate_slots is None:
+        return ""
+    return f"the rate limit of {work.name} keeps no more than {work.rate_slots} slots busy"
 
 
 def _demand(
@@ -218,6 +230,8 @@ def _reason(
         return Reason.CAPABILITY_NOT_SERVED
     if counts.starting and any(each.waiting for each in demand.inputs):
         return Reason.WORKERS_STARTING
+    if any(each.limit for each in demand.inputs):
+        return Reason.RATE_LIMIT
     return Reason.STABLE
 
 

@@ -88,6 +88,11 @@ def slot_rule(
     )
 
 
+def rate_slots(leases_per_minute: int, service_seconds: float) -> int:
+    """Give the slots that a rate of leases keeps busy: max(1, ceil(r S)), never 0 while work waits."""
+    return max(1, _ceil(leases_per_minute * round(service_seconds * 1000), 60_000))
+
+
 def _ceil(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 

@@ -85,6 +85,28 @@ def _bound(field_name: str, replicas: int, schedule: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Background:
+    """How much of a capability's work is of class background, and what that leaves free."""
+
+    tasks: int = 0
+    """Background tasks that are ready or in flight."""
+    of: int = 0
+    """All tasks that are ready or in flight."""
+    reserve_percent: int = 0
+    """Share of the workers' slots that background tasks leave free for interactive ones."""
+
+    def reserve(self, slots: int) -> int:
+        """Give how many slots more than `slots` keep the reserve free beside the background part of them.
+
+        At 100 % one background task runs however many workers there are: more of them would not help.
+        """
+        if not self.of or not self.tasks or not 0 < self.reserve_percent < 100:
+            return 0
+        background = -(-slots * min(self.tasks, self.of) // self.of)
+        return -(-background * self.reserve_percent // (100 - self.reserve_percent))
+
+
+@dataclass(frozen=True, slots=True)
 class CapabilitySample:
     """The work of one capability, as the broker reported it.
 
@@ -101,6 +123,9 @@ class CapabilitySample:
     oldest_age_seconds: float | None = None
     service_seconds: float | None = None
     """S: mean service time; None while fewer than ten completions are known."""
+    leases_per_minute: int | None = None
+    """Tasks that may be handed out in a minute; None: no bound."""
+    background: Background = Background()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +141,9 @@ class CapabilityWork:
     """How many of the waiting are not due yet."""
     oldest_age_seconds: float | None = None
     service_seconds: float | None = None
+    rate_slots: int | None = None
+    """The slots that the rate limit can keep busy, where that is why `leasable` is less than it was."""
+    background: Background = Background()
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +295,8 @@ class CapabilityInputs:
     oldest_age_seconds: float | None
     slots: int
     formula: str
+    limit: str = ""
+    """What else keeps `slots` down, in words; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)

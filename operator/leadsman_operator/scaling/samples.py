@@ -2,11 +2,20 @@
 
 from leadsman.wire.leases import WorkerState
 from leadsman.wire.stats import CapabilityStats, WorkerStats
-from leadsman_operator.scaling.model import CapabilitySample, WorkerSample
+from leadsman_operator.scaling.model import Background, CapabilitySample, WorkerSample
 
 
-def capability_sample(stats: CapabilityStats, elapsed_seconds: float = 0.0) -> CapabilitySample:
-    """Read one queue's numbers, `elapsed_seconds` after the broker said them: its oldest task has aged since."""
+def capability_sample(
+    stats: CapabilityStats,
+    elapsed_seconds: float = 0.0,
+    *,
+    leases_per_minute: int | None = None,
+    reserve_percent: int = 0,
+) -> CapabilitySample:
+    """Read one queue's numbers, `elapsed_seconds` after the broker said them: its oldest task has aged since.
+
+    The rate and the interactive reserve are the Capability's rules.
+    """
     age = stats.oldest_age_seconds
     return CapabilitySample(
         name=stats.name,
@@ -15,6 +24,12 @@ def capability_sample(stats: CapabilityStats, elapsed_seconds: float = 0.0) -> C
         due_soon=stats.due_soon,
         oldest_age_seconds=None if age is None else age + elapsed_seconds,
         service_seconds=stats.service_seconds,
+        leases_per_minute=leases_per_minute,
+        background=Background(
+            tasks=stats.background_ready + stats.background_leased,
+            of=stats.ready + stats.leased,
+            reserve_percent=reserve_percent,
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from leadsman_operator.scaling.census import (
     leased_by_capability,
     serving_workers,
 )
-from leadsman_operator.scaling.demand import SlotRule, slot_rule
+from leadsman_operator.scaling.demand import SlotRule, rate_slots, slot_rule
 from leadsman_operator.scaling.model import (
     CapabilitySample,
     CapabilityWork,
@@ -54,6 +54,8 @@ class _Pot:
     leasable: int
     due: int
     """How many of the waiting are due already; they are given out first."""
+    rate_slots: int | None = None
+    """The slots that the rate limit can keep busy, if that took from `leasable`."""
 
 
 @dataclass(slots=True)
@@ -105,6 +107,8 @@ def share(capabilities: Mapping[str, CapabilitySample], pools: Sequence[PoolView
         for name, sample in sorted(capabilities.items())
         if plausible(sample)
     }
+    for name, pot in pots.items():
+        _limit_rate(pot, sum(pool.leased.get(name, 0) for pool in ordered))
     _fill_free_slots(pots, ordered)
     unserved: dict[str, int] = {}
     for name, pot in pots.items():
@@ -115,7 +119,7 @@ def share(capabilities: Mapping[str, CapabilitySample], pools: Sequence[PoolView
             _take(pool, name, pot, pots, last=pool is takers[-1])
         if pot.waiting:
             unserved[name] = pot.waiting
-    return Shares({pool.view.spec.name: tuple(_work(pool, capabilities)) for pool in ordered}, unserved)
+    return Shares({pool.view.spec.name: tuple(_work(pool, capabilities, pots)) for pool in ordered}, unserved)
 
 
 def may_grow_for(view: PoolView, mode: ScalingMode) -> frozenset[str]:
@@ -140,6 +144,17 @@ def related(pools: Sequence[PoolView], capabilities: Collection[str]) -> list[Po
         rest = [view for view in rest if names.isdisjoint(view.spec.capabilities)]
         names = {name for view in near for name in view.spec.capabilities}
     return found
+
+
+def _limit_rate(pot: _Pot, leased: int) -> None:
+    """Take off what could not be handed out in time: more slots than r S are idle between two leases."""
+    per_minute, service = pot.sample.leases_per_minute, pot.sample.service_seconds
+    if per_minute is None or service is None:
+        return
+    allowed = rate_slots(per_minute, service)
+    room = max(0, allowed - leased)
+    if room < pot.leasable:
+        pot.leasable, pot.rate_slots = room, allowed
 
 
 def _fill_free_slots(pots: Mapping[str, _Pot], pools: Sequence[_Pool]) -> None:
@@ -191,7 +206,9 @@ def _give(part: _Part, pot: _Pot, waiting: int, leasable: int) -> None:
     part.leasable += leasable
 
 
-def _work(pool: _Pool, capabilities: Mapping[str, CapabilitySample]) -> Iterator[CapabilityWork]:
+def _work(
+    pool: _Pool, capabilities: Mapping[str, CapabilitySample], pots: Mapping[str, _Pot]
+) -> Iterator[CapabilityWork]:
     for name in pool.view.spec.capabilities:
         sample = capabilities.get(name)
         if sample is None:
@@ -206,6 +223,8 @@ def _work(pool: _Pool, capabilities: Mapping[str, CapabilitySample]) -> Iterator
             due_soon=part.due_soon,
             oldest_age_seconds=sample.oldest_age_seconds if part.waiting else None,
             service_seconds=sample.service_seconds,
+            rate_slots=pots[name].rate_slots if name in pots and part.waiting else None,
+            background=sample.background,
         )
 
 

@@ -6,6 +6,7 @@ from leadsman_operator.scaling.model import Decision, PoolSpec, ScalingMode, Sca
 def summarise(spec: PoolSpec, decision: Decision) -> str:
     """Write the line. The same numbers are in the decision's fields."""
     parts = [f"{_move(spec, decision)}: {_work(spec, decision)}"]
+    parts += [each.limit for each in decision.inputs if each.limit]
     parts += [clamp.note for clamp in decision.clamps if clamp.note]
     return "; ".join(parts)
 

@@ -26,6 +26,10 @@ class CapabilityStats(Reply):
     """Age of the oldest ready task since it became leasable, at the time of the sample; null when none waits."""
     service_seconds: float | None = None
     """S: mean service time of the last 200 completions, top 1 % clipped; null below 10."""
+    background_ready: int = 0
+    """Ready tasks of class background."""
+    background_leased: int = 0
+    """Tasks of class background in flight."""
     blocked: dict[str, int] = Field(default_factory=dict)
     """Reason -> tasks it holds back."""
     accepted_total: int = 0
