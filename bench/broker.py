@@ -159,7 +159,7 @@ async def fill(broker: BrokerProcess, count: int) -> None:
 async def _until_answers(broker: BrokerProcess) -> None:
     """Wait for the first task leased: only then is it ready for anyone."""
     connection = await connect(broker.port)
-    tokens = await connection.lease(0, 0, 1)
+    tokens = await connection.lease(0, 1)
     await connection.ack(tokens)
     connection.close()
 

@@ -1,6 +1,7 @@
 """Raw HTTP/1.1 over asyncio, cheap enough that the broker is what is measured, and the loads made of it."""
 
 import asyncio
+import itertools
 import json
 import multiprocessing
 import os
@@ -16,6 +17,7 @@ HOST = "127.0.0.1"
 NAMESPACE = "/v1/namespaces/default"
 CAPABILITY = "work"
 _PROBE_SECONDS = 0.002
+_ATTEMPTS = itertools.count()
 
 
 class Connection(asyncio.Protocol):
@@ -58,14 +60,14 @@ class Connection(asyncio.Protocol):
     async def enqueue(self, body: bytes) -> None:
         await self.post(f"{NAMESPACE}/tasks", body)
 
-    async def lease(self, worker: int, call: int, slots: int, wait: float = 0.0) -> list[str]:
+    async def lease(self, worker: int, slots: int, wait: float = 0.0) -> list[str]:
         """Lease tasks and return their tokens."""
         body = {
             "worker": {"pod_uid": f"pod-{worker}", "incarnation": "1"},
             "capabilities": [CAPABILITY],
             "slots": slots,
             "free_slots": slots,
-            "attempt_id": f"a{call}",
+            "attempt_id": f"a{next(_ATTEMPTS)}",
             "wait_seconds": wait,
         }
         reply = await self.post(f"{NAMESPACE}/leases", json.dumps(body).encode())
@@ -127,11 +129,10 @@ async def lifecycles(port: int, workers: int, body: bytes, batch: int, seconds: 
 
     async def run(worker: int, until: float) -> int:
         connection = await connect(port)
-        done = call = 0
+        done = 0
         while time.perf_counter() < until:
             await connection.enqueue(body)
-            call += 1
-            tokens = await connection.lease(worker, call, batch, 1.0)
+            tokens = await connection.lease(worker, batch, 1.0)
             if tokens:
                 await connection.ack(tokens)
             done += len(tokens)
@@ -147,12 +148,12 @@ async def dequeues(port: int, workers: int, body: bytes, batch: int, seconds: fl
 
     async def run(worker: int) -> tuple[float, int]:
         connection = await connect(port)
-        spent, done, call = 0.0, 0, 0
+        spent, done = 0.0, 0
         while time.perf_counter() < until:
-            call += 1
             began = time.perf_counter()
-            tokens = await connection.lease(worker, call, batch, 1.0)
-            await connection.ack(tokens)
+            tokens = await connection.lease(worker, batch, 1.0)
+            if tokens:
+                await connection.ack(tokens)
             spent += time.perf_counter() - began
             done += len(tokens)
             await connection.enqueue(body)
@@ -187,14 +188,14 @@ async def pickups(port: int, count: int, body: bytes, waiting: int = 1) -> list[
     workers = await connect_many(port, waiting)
     calls: dict[asyncio.Future[list[str]], int] = {}
 
-    def park(worker: int, call: int) -> None:
-        calls[asyncio.ensure_future(workers[worker].lease(100_000 + worker, call, 1, 60.0))] = worker
+    def park(worker: int) -> None:
+        calls[asyncio.ensure_future(workers[worker].lease(100_000 + worker, 1, 60.0))] = worker
 
     for worker in range(waiting):
-        park(worker, 0)
+        park(worker)
     await asyncio.sleep(0.005 * min(waiting, 200))
     latencies = []
-    for call in range(1, count + 1):
+    for _ in range(count):
         before = time.perf_counter()
         await producer.enqueue(body)
         ended, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
@@ -203,7 +204,7 @@ async def pickups(port: int, count: int, body: bytes, waiting: int = 1) -> list[
             if tokens := parked.result():
                 latencies.append((time.perf_counter() - before) * 1000)
                 await workers[worker].ack(tokens)
-            park(worker, call)
+            park(worker)
         await asyncio.sleep(0.005)
     for connection in (producer, *workers):
         connection.close()
