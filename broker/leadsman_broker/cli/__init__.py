@@ -2,6 +2,7 @@
 
 import typer
 
+from leadsman_broker.cli.backup import backup, restore
 from leadsman_broker.cli.serve import serve
 
 app = typer.Typer(
@@ -12,11 +13,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("serve")(serve)
-
-
-@app.callback()
-def _root() -> None:
-    """Keep `serve` a subcommand, also while it is the only one."""
+app.command("backup")(backup)
+app.command("restore")(restore)
 
 
 def main() -> None:

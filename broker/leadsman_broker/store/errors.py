@@ -17,5 +17,9 @@ class StoreFencedError(StoreError):
     """A newer process has taken the store over; this one may never write again."""
 
 
+class BackupError(StoreError):
+    """A backup or a restore cannot be done as it was asked for. Nothing was changed."""
+
+
 class StoreVersionError(StoreError):
     """The file was written by a newer program, or is not one of ours."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from leadsman import __version__
+from leadsman.cli.broker import broker
 from leadsman.cli.cost import cost
 from leadsman.cli.dlq import dlq
 from leadsman.cli.exits import Exit, exit_code
@@ -37,6 +38,9 @@ program.command()(top)
 program.command()(cost)
 program.command()(pause)
 program.command()(resume)
+program.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(
+    broker
+)
 program.add_typer(dlq, name="dlq")
 program.add_typer(runs, name="runs")
 program.add_typer(explain, name="explain")

@@ -18,6 +18,8 @@ LOG_LIMIT_BYTES = 16 * 2**20
 """What of the log file is kept on disk after a long one was copied back."""
 BUSY_MILLISECONDS = 5_000
 
+FILE_NAME = "leadsman.db"
+
 log = structlog.get_logger()
 
 
@@ -55,9 +57,9 @@ def take_over(db: apsw.Connection) -> int:
 
     One transaction: from the moment the tables are new, every earlier owner's commit fails.
     """
-    with _immediately(db):
+    with immediately(db):
         found = migrate(db, MIGRATIONS)
-        generation = _number(db, SQL["take_over"])
+        generation = read_number(db, SQL["take_over"])
     if 0 < found < SCHEMA_VERSION:
         log.warning("the store's file was brought to a newer version", was=found, now=SCHEMA_VERSION)
     return generation
@@ -72,7 +74,7 @@ def check_version(db: apsw.Connection, path: Path) -> None:
     """Raise StoreVersionError for a file that this program must not touch. An older one may be migrated."""
     version = db.pragma("user_version")
     application = db.pragma("application_id")
-    filled = _number(db, "SELECT count(*) FROM sqlite_schema")
+    filled = read_number(db, "SELECT count(*) FROM sqlite_schema")
     if filled and application != APPLICATION_ID:
         raise StoreVersionError(f"{path} is a database of another program")
     if version > SCHEMA_VERSION:
@@ -82,12 +84,13 @@ def check_version(db: apsw.Connection, path: Path) -> None:
         )
 
 
-def _number(db: apsw.Connection, sql: str) -> int:
+def read_number(db: apsw.Connection, sql: str) -> int:
+    """Run a statement that returns one number."""
     (row,) = db.execute(sql).fetchall()
     return cast("int", row[0])
 
 
-class _immediately:  # noqa: N801  # reads as a word after `with`
+class immediately:  # noqa: N801  # reads as a word after `with`
     """A transaction that has the write lock from its first statement."""
 
     def __init__(self, db: apsw.Connection) -> None:

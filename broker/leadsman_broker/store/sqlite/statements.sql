@@ -15,8 +15,14 @@ UPDATE meta SET restoring = 0 WHERE id = 1
 -- name: mark_restored
 UPDATE meta SET generation = max(generation, ?) + 1, restored_below = next_seq, restoring = 1 WHERE id = 1
 
+-- name: read_generation
+SELECT generation FROM meta WHERE id = 1
+
 -- name: count_live
-SELECT count(*), count(lease_pod) FROM live
+SELECT count(*) FROM live
+
+-- name: count_leased
+SELECT count(lease_pod) FROM live
 
 -- name: read_queues
 SELECT id, namespace, capability FROM queues

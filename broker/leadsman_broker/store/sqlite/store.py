@@ -13,12 +13,10 @@ from leadsman_broker.store.sqlite.ballast import Ballast
 from leadsman_broker.store.sqlite.failures import store_error
 from leadsman_broker.store.sqlite.listing import Lister
 from leadsman_broker.store.sqlite.lock import FolderLock
-from leadsman_broker.store.sqlite.opening import open_reader, open_writer, take_over
+from leadsman_broker.store.sqlite.opening import FILE_NAME, open_reader, open_writer, take_over
 from leadsman_broker.store.sqlite.reading import Reader
 from leadsman_broker.store.sqlite.space import RESERVE_BYTES, SpaceGauge
 from leadsman_broker.store.sqlite.statements import SQL
-
-FILE_NAME = "leadsman.db"
 
 BALLAST_BYTES = 16 * 2**20
 BALLAST_SHARE = 4
