@@ -44,6 +44,7 @@ EXIT_FAILED = 70
 _STUCK_SECONDS = 60.0
 """A commit that takes longer makes /livez fail."""
 _MONITOR_SECONDS = 0.5
+_TEND_EVERY_SECONDS = 3.0
 _COLLECT_EVERY_SECONDS = 60.0
 _COLLECT_BELOW_TASKS = 5_000
 """Up to here a whole collection takes a few milliseconds."""
@@ -158,12 +159,15 @@ class Process:
 
     async def _monitor(self, engine: Engine) -> None:
         """Measure how late the loop runs, and look for cycles of garbage while that is cheap."""
-        collected_at = time.monotonic()
+        collected_at = tended_at = time.monotonic()
         while True:
             before = time.monotonic()
             await asyncio.sleep(_MONITOR_SECONDS)
             now = time.monotonic()
             self._metrics.lateness_seconds.observe(max(0.0, now - before - _MONITOR_SECONDS))
+            if now - tended_at > _TEND_EVERY_SECONDS:
+                tended_at = now
+                await engine.tend()
             if now - collected_at > _COLLECT_EVERY_SECONDS:
                 collected_at = now
                 if engine.live_tasks() < _COLLECT_BELOW_TASKS:

@@ -118,6 +118,10 @@ class Engine:
         if self._task is not None:
             await asyncio.wait({self._task})
 
+    async def tend(self) -> None:
+        """Let the store keep house, between two commits."""
+        await self._writer.call(self._store.tend)
+
     def close(self) -> None:
         """Give up the store. Nothing may be called afterwards."""
         self._writer.stop()

@@ -142,5 +142,13 @@ class BrokerCollector(Collector):
         yield GaugeMetricFamily(
             "leadsman_store_low", "1 while new work is refused for lack of room", int(space.low)
         )
+        yield GaugeMetricFamily(
+            "leadsman_store_log_bytes", "Size of the log that is not yet part of the data", space.log_bytes
+        )
+        yield GaugeMetricFamily(
+            "leadsman_store_log_held_seconds",
+            "How long another program's open read has kept the log from being emptied; 0 when none does",
+            space.log_held_seconds,
+        )
         if space.free_bytes is not None:
             yield GaugeMetricFamily("leadsman_store_free_bytes", "Room the store has left", space.free_bytes)

@@ -103,6 +103,10 @@ class Space(NamedTuple):
     free_bytes: int | None
     """None: not bounded."""
     low: bool
+    log_bytes: int = 0
+    """What of the disk a log takes that is not yet part of the data; as of the last `tend`."""
+    log_held_seconds: float = 0.0
+    """How long another program has kept the log from being emptied; 0 when none does."""
 
 
 class Store(Protocol):
@@ -163,6 +167,10 @@ class Store(Protocol):
 
     def space(self) -> Space:
         """Say how much room there is. Cheap enough to ask before every batch of new work."""
+        ...
+
+    def tend(self) -> None:
+        """Keep house. To be called every few seconds, on the thread that commits; waits for nobody."""
         ...
 
     def close(self) -> None:

@@ -304,6 +304,9 @@ class MemoryStore:
         """Say that memory is not bounded here."""
         return Space(None, low=False)
 
+    def tend(self) -> None:
+        """Do nothing: there is no log."""
+
     def close(self) -> None:
         """Do nothing: the tables go with their last reference."""
 

@@ -13,6 +13,7 @@ from leadsman_broker.store.sqlite.ballast import Ballast
 from leadsman_broker.store.sqlite.failures import store_error
 from leadsman_broker.store.sqlite.listing import Lister
 from leadsman_broker.store.sqlite.lock import FolderLock
+from leadsman_broker.store.sqlite.log import WriteAheadLog
 from leadsman_broker.store.sqlite.opening import FILE_NAME, open_reader, open_writer, take_over
 from leadsman_broker.store.sqlite.reading import Reader
 from leadsman_broker.store.sqlite.space import RESERVE_BYTES, SpaceGauge
@@ -116,7 +117,12 @@ class SqliteStore:
 
     def space(self) -> Space:
         """Say how much room there is."""
-        return self._gauge.read()
+        return self._gauge.read()._replace(log_bytes=self._log.size_bytes, log_held_seconds=self._log.held_seconds)
+
+    def tend(self) -> None:
+        """Keep the log short."""
+        if not self._failed:
+            self._log.tend()
 
     def close(self) -> None:
         """Give up the file and its lock; the log is copied back on the way."""
@@ -157,5 +163,6 @@ class SqliteStore:
             if isinstance(error, apsw.Error):
                 raise store_error(error, self._folder) from error
             raise
+        self._log = WriteAheadLog(self._writer, path)
         self._reader = Reader(self._reading, self._ids.by_id)
         self._lister = Lister(self._listing, self._ids.by_id)
