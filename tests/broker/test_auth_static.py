@@ -43,6 +43,9 @@ CALLS = {
     "ack": ("POST", "leases/ack", {"acks": [{"token": "x"}]}),
     "dead letters": ("GET", "capabilities/work/dead", None),
     "redrive": ("POST", "capabilities/work/redrive", {"ids": ["00"]}),
+    "purge": ("POST", "capabilities/work/purge", {"ids": ["00"]}),
+    "pause": ("POST", "capabilities/work/pause", {}),
+    "resume": ("POST", "capabilities/work/resume", None),
     "read capabilities": ("GET", "capabilities", None),
     "set capabilities": ("PUT", "capabilities", {"generation": 1, "capabilities": [{"name": "work"}]}),
     "stats of a namespace": ("GET", "stats", None),
@@ -51,10 +54,11 @@ CALLS = {
     "unfence": ("POST", "/v1/workers/unfence", {"pod_uids": ["p"]}),
 }
 READ = {"list tasks", "dead letters", "read capabilities", "stats of a namespace"}
+_CARE = {"redrive", "purge", "pause", "resume"}
 MAY = {
-    "producer": READ | {"submit", "redrive"},
+    "producer": READ | {"submit", *_CARE},
     "worker": READ | {"lease", "ack"},
-    "operator": READ | {"redrive", "set capabilities", "stats", "fence", "unfence"},
+    "operator": READ | {*_CARE, "set capabilities", "stats", "fence", "unfence"},
     "admin": set(CALLS),
 }
 

@@ -17,6 +17,7 @@ from leadsman.wire.capabilities import CapabilityConfig
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.rows import Changes, TotalsRow
 from leadsman_broker.core.settings import Settings
+from leadsman_broker.store.dead import DeadQuery
 from leadsman_broker.store.errors import (
     StoreError,
     StoreFencedError,
@@ -269,7 +270,7 @@ def test_a_listing_that_is_never_finished_holds_no_snapshot(store):
     rig.submit(50)
     for lease in rig.lease("w1", slots=50):
         rig.nack(lease, retry=False)
-    store.dead(NAMESPACE, CAPABILITY, after=0, limit=5, now=rig.now)
+    store.dead(DeadQuery(NAMESPACE, CAPABILITY, limit=5), rig.now)
     rig.submit()
     busy, _, _ = store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     assert busy == 0

@@ -13,7 +13,8 @@ from leadsman_broker.core.results import Answer, Granted, HeartbeatOutcome, Once
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.core.tasks import TaskRow
 from leadsman_broker.core.usage import Usage
-from leadsman_broker.store.interface import Store, TaskRecord
+from leadsman_broker.store.dead import DeadQuery
+from leadsman_broker.store.interface import Store, TaskPage, TaskRecord
 from leadsman_broker.store.memory import MemoryStore, MemoryTables
 
 NAMESPACE = "agents"
@@ -186,6 +187,10 @@ class Rig:
     def record(self, task_id: str) -> TaskRecord | None:
         """The task in the store."""
         return self.store.task(NAMESPACE, task_id, self.now)
+
+    def dead(self, capability: str = CAPABILITY, **chosen: Any) -> TaskPage:
+        """A page of a dead-letter queue in the store."""
+        return self.store.dead(DeadQuery(NAMESPACE, capability, **chosen), self.now)
 
     def events(self, task_id: str) -> list[str]:
         record = self.record(task_id)

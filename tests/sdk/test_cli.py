@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -160,7 +161,7 @@ def test_the_dead_letter_queue_is_listed_and_redriven(run, client, broker, start
     assert shown[1].startswith(tasks[0])
     assert run("dlq", "redrive", "fail", tasks[1]).stdout == "redriven 1 of 1\n"
     rest = run("dlq", "redrive", "fail", "--all")
-    assert (rest.returncode, rest.stdout) == (OK, "redriven 3 of 3\n")
+    assert (rest.returncode, rest.stdout) == (OK, "redriven 3\n")
     assert {client.get(task).state for task in tasks} == {TaskState.READY}
     empty = run("dlq", "list", "fail")
     assert (empty.returncode, empty.stdout, empty.stderr) == (OK, "", "no dead tasks in fail\n")
@@ -221,7 +222,7 @@ def test_a_reader_that_has_enough_is_no_error(environment):
         (["submit", "echo", "--priority", "10"], "priority: Input should be less than or equal to 9"),
         (["submit", "echo", "--payload", "1", "--file", "x"], "give --payload or --file, not both"),
         (["submit", "echo", "--file", "/nope"], "/nope cannot be read: No such file or directory"),
-        (["dlq", "redrive", "echo"], "name the tasks by id, or say --all"),
+        (["dlq", "redrive", "echo"], "name the tasks by id, or choose them by --error and the like, or say --all"),
         (["queues", "--broker-url", "nope"], "is no broker address"),
         (["queues", "--token-file", "/nope"], "check LEADSMAN_TOKEN_FILE or --token-file"),
         (["worker", "nope:app"], "there is no module 'nope'"),
@@ -393,3 +394,53 @@ def test_runs_are_listed_shown_and_cancelled(run, client):
     unknown = run("runs", "show", "nobody")
     assert unknown.returncode == ERROR
     assert "no run nobody is known" in unknown.stderr
+
+
+def test_the_dead_are_grouped_filtered_shown_and_purged(run, client, broker, start_worker):
+    worker = start_worker(broker.url, capabilities=["fail"], slots=4)
+    for kind, tenant in (("ValueError", "a"), ("ValueError", "b"), ("Dead", "b")):
+        client.wait(client.submit("fail", {"raise": kind}, tenant=tenant, max_attempts=1).id, timeout_seconds=30)
+    worker.kill()
+    groups = lines(run("dlq", "list", "fail", "--group", "--json").stdout)
+    assert [(group["reason"], group["tasks"]) for group in groups] == [("MaxAttempts", 2), ("NoRetry", 1)]
+    assert run("dlq", "list", "fail", "--group").stdout.splitlines()[1].split()[:3] == [
+        "2",
+        "MaxAttempts",
+        "ValueError",
+    ]
+    (one,) = lines(
+        run("dlq", "list", "fail", "--error", "ValueError", "--tenant", "b", "--since", "1h", "--json").stdout
+    )
+    shown = run("dlq", "show", one["id"])
+    assert (shown.returncode, '"raise": "ValueError"' in shown.stdout) == (OK, True)
+    assert run("dlq", "redrive", "fail", "--reason", "NoRetry", "--dry-run").stdout == "1 would be redriven\n"
+    assert run("dlq", "redrive", "fail", "--reason", "NoRetry").stdout == "redriven 1\n"
+    refused = run("dlq", "purge", "fail", "--all")
+    assert (refused.returncode, "say --yes" in refused.stderr) == (USAGE, True)
+    assert run("dlq", "purge", "fail", one["id"], "--dry-run").stdout == "1 would be purged\n"
+    assert run("dlq", "purge", "fail", one["id"], "--yes").stdout == "purged 1 of 1\n"
+    assert lines(run("dlq", "purge", "fail", "--tenant", "a", "--yes", "--json").stdout) == [{"purged": 1}]
+    assert run("dlq", "list", "fail").stderr == "no dead tasks in fail\n"
+
+
+def test_a_redrive_that_finds_no_room_says_how_to_go_on(run, client, broker, namespace):
+    def post(path, body):
+        url = f"{broker.url}/v1/namespaces/{namespace}/{path}"
+        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return json.load(reply)
+
+    for number in range(4):
+        client.submit("small")
+        worker = {"pod_uid": "p", "incarnation": "1"}
+        slots = {"capabilities": ["small"], "slots": 1, "free_slots": 1}
+        (lease,) = post("leases", {"worker": worker, **slots, "attempt_id": str(number)})["leases"]
+        post("leases/nack", {"nacks": [{"token": lease["token"], "error": {"type": "E"}, "retry": False}]})
+    done = run("dlq", "redrive", "small", "--all", "--json")
+    assert done.returncode == REFUSED
+    (answer,) = lines(done.stdout)
+    assert (answer["redriven"], len(client.dead("small"))) == (2, 2)
+    assert answer["retry_after_s"] >= 1
+    again = run("dlq", "redrive", "small", "--all")
+    assert (again.returncode, again.stdout) == (REFUSED, "redriven 0\n")
+    assert "the same command goes on" in again.stderr

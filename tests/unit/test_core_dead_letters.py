@@ -1,4 +1,4 @@
-"""The dead-letter queue: redrive and retention."""
+"""The dead-letter queue: redrive, purge and retention."""
 
 from core_rig import CAPABILITY, NAMESPACE, Rig
 from leadsman.wire.capabilities import CapabilityConfig
@@ -12,20 +12,21 @@ def bury(rig, task=None, **fields):
     return task
 
 
-def redrive(rig, *ids, capability=CAPABILITY, namespace=NAMESPACE):
-    return rig.do(c.Redrive(namespace, capability, ids))
+def redrive(rig, *ids, capability=CAPABILITY, namespace=NAMESPACE, **options):
+    return rig.do(c.Redrive(namespace, capability, ids, **options))
 
 
-def page(rig, after=0, limit=100):
-    return rig.store.dead(NAMESPACE, CAPABILITY, after=after, limit=limit, now=rig.now)
+def purge(rig, *ids, capability=CAPABILITY, namespace=NAMESPACE):
+    return rig.do(c.Purge(namespace, capability, ids))
 
 
 def test_dead_tasks_are_listed_in_order_page_by_page():
     rig = Rig()
     ids = [bury(rig).id for _ in range(5)]
-    first = page(rig, limit=3)
-    second = page(rig, after=first[-1].live.seq, limit=3)
-    assert [record.live.id for record in (*first, *second)] == ids
+    first = rig.dead(limit=3)
+    second = rig.dead(after=first.next_after, limit=3)
+    assert [record.live.id for record in (*first.records, *second.records)] == ids
+    assert second.next_after is None
     assert rig.stats().dead == 5
 
 
@@ -59,6 +60,123 @@ def test_a_redrive_is_paced_by_admission():
     assert [result.redriven for result in results] == [True, True, False, False]
     assert (results[2].code, results[2].reason, results[2].retry_after_s) == ("saturated", "pool saturated", 9)
     assert rig.stats().dead == 2
+
+
+def test_a_paced_redrive_leaves_half_of_the_queue_to_new_work():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_depth=10))
+    ids = [bury(rig).id for _ in range(20)]
+    results = redrive(rig, *ids, paced=True)
+    assert sum(result.redriven for result in results) == 6
+    assert {result.code for result in results[6:]} == {"saturated"}
+    accepted = [outcome for outcome in rig.submit(5) if hasattr(outcome, "id")]
+    assert len(accepted) == 5
+
+
+def test_a_repeated_redrive_gets_the_answer_of_the_first():
+    rig = Rig()
+    ids = [bury(rig).id for _ in range(2)]
+    first = redrive(rig, *ids, operation="op")
+    again = redrive(rig, *ids, operation="op")
+    assert [(one.id, one.redriven, one.code) for one in again] == [
+        (one.id, one.redriven, one.code) for one in first
+    ]
+    assert all(one.repeated for one in again)
+    assert not rig.last.changes
+    rig.restart()
+    assert redrive(rig, ids[0], operation="op")[0].redriven
+    assert redrive(rig, ids[0], operation="another")[0].code == "not_dead"
+    assert redrive(rig, ids[0])[0].code == "not_dead"
+
+
+def test_a_repeated_redrive_does_not_bring_back_what_has_died_again():
+    rig = Rig()
+    task = bury(rig)
+    redrive(rig, task.id, operation="op")
+    bury(rig, task)
+    assert redrive(rig, task.id, operation="op")[0].repeated
+    assert rig.stats().dead == 1
+    assert not redrive(rig, task.id, operation="next")[0].repeated
+    assert rig.stats().dead == 0
+
+
+def test_two_calls_of_one_redrive_in_one_step_bring_a_task_back_once():
+    rig = Rig()
+    task = bury(rig)
+    command = c.Redrive(NAMESPACE, CAPABILITY, (task.id,), operation="op")
+    (first,), (second,) = rig.run([command, command])
+    assert (first.redriven, first.repeated, second.redriven, second.repeated) == (True, False, True, True)
+
+
+def test_a_redrive_that_was_refused_for_depth_is_not_taken_for_done():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_depth=0))
+    ids = [bury(rig).id for _ in range(2)]
+    assert [one.code for one in redrive(rig, *ids, operation="op")] == [None, "saturated"]
+    rig.ack(rig.lease_one())
+    again = redrive(rig, *ids, operation="op")
+    assert [(one.redriven, one.repeated) for one in again] == [(True, True), (True, False)]
+
+
+def test_a_dry_run_changes_nothing():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_depth=0))
+    ids = [bury(rig).id for _ in range(2)]
+    queued = rig.submit()
+    assert [one.code for one in redrive(rig, *ids, queued.id, dry_run=True)] == ["dry_run", "dry_run", "not_dead"]
+    assert not rig.last.changes
+    assert rig.stats().dead == 2
+
+
+def test_a_purged_task_is_gone_with_all_that_belongs_to_it_and_its_key_is_free():
+    rig = Rig()
+    task = bury(rig, idempotency_key="k")
+    other = bury(rig)
+    redrive(rig, other.id, operation="op")
+    bury(rig, other)
+    assert [one.purged for one in purge(rig, task.id, other.id)] == [True, True]
+    assert rig.record(task.id) is None
+    assert rig.stats().dead == 0
+    assert (rig.tables.ended, rig.tables.payloads, rig.tables.history) == ({}, {}, {})
+    assert (rig.tables.keys, rig.tables.redriven) == ({}, {})
+    assert not rig.submit(idempotency_key="k").duplicate
+    totals = rig.core.totals((NAMESPACE, CAPABILITY))
+    assert (totals.redriven, totals.purged) == (1, 2)
+    rig.restart()
+    assert rig.stats().dead == 0
+
+
+def test_only_the_dead_of_the_queue_are_purged():
+    rig = Rig(CapabilityConfig(name=CAPABILITY), CapabilityConfig(name="other"))
+    dead = bury(rig)
+    completed = rig.submit()
+    rig.ack(rig.lease_one())
+    queued = rig.submit()
+    codes = [one.code for one in purge(rig, queued.id, completed.id, "nonsense")]
+    assert codes == ["not_dead", "not_dead", "unknown_task"]
+    assert purge(rig, dead.id, capability="other")[0].code == "unknown_task"
+    assert purge(rig, dead.id, namespace="other")[0].code == "unknown_task"
+    assert rig.stats().dead == 1
+
+
+def test_a_purge_a_redrive_and_the_sweep_of_one_task_in_one_step_agree():
+    for first in ("purge", "redrive"):
+        rig = Rig(CapabilityConfig(name=CAPABILITY, dead_retention_seconds=1000))
+        task = bury(rig)
+        rig.freeze(999.5)
+        commands = [c.Purge(NAMESPACE, CAPABILITY, (task.id,)), c.Redrive(NAMESPACE, CAPABILITY, (task.id,))]
+        ordered = commands if first == "purge" else commands[::-1]
+        done, late, swept = rig.run([*ordered, c.Sweep(before=rig.now + 1)])
+        assert done[0].code is None
+        assert late[0].code == ("unknown_task" if first == "purge" else "not_dead")
+        assert swept.removed == 0
+        assert rig.stats().dead == 0
+        assert (rig.row(task.id) is None) == (first == "purge")
+
+
+def test_purging_the_last_task_of_a_queue_that_is_no_longer_listed_ends_it():
+    rig = Rig(CapabilityConfig(name=CAPABILITY), CapabilityConfig(name="other"))
+    task = bury(rig)
+    rig.configure(CapabilityConfig(name="other"))
+    purge(rig, task.id)
+    assert (NAMESPACE, CAPABILITY) not in rig.core.queue_keys()
 
 
 def test_what_is_not_dead_is_not_redriven():

@@ -216,18 +216,44 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(task_id=accepted)
     def cancel(self, task_id):
         (result,) = self.run(c.Cancel(NAMESPACE, task_id))
-        assert result.state is not None
+        assert (result.state is None) == (task_id not in self.owed)
 
     @rule(task_id=consumes(accepted), target=accepted, with_nack=st.booleans())
     def redrive(self, task_id, with_nack):
-        capability = self.rig.record(task_id).live.capability
+        record = self.rig.record(task_id)
+        if record is None:  # purged
+            return task_id
+        capability = record.live.capability
         commands: list[c.Command] = [c.Redrive(NAMESPACE, capability, (task_id,))]
         if with_nack and task_id in self.newest:
             commands.insert(0, c.Nack(NAMESPACE, self.newest[task_id], "E", retry=False))
-        was = self.rig.record(task_id).state_at(self.rig.now)
+        was = record.state_at(self.rig.now)
         results = self.run(*commands)
         assert results[-1][0].redriven <= (was is TaskState.DEAD)
         return task_id
+
+    @rule(task_id=accepted, operation=st.sampled_from(["op1", "op2"]))
+    def redrive_by_name(self, task_id, operation):
+        record = self.rig.record(task_id)
+        if record is None:
+            return
+        before = self.rig.tables.redriven.get(record.live.seq)
+        command = c.Redrive(NAMESPACE, record.live.capability, (task_id,), operation=operation, paced=True)
+        ((first,),) = self.run(command)
+        assert first.repeated == (before == operation)
+        ((again,),) = self.run(command)
+        assert again.redriven >= first.redriven, "a repeat gets the same answer"
+
+    @rule(task_id=accepted)
+    def purge(self, task_id):
+        record = self.rig.record(task_id)
+        if record is None:
+            return
+        dead = record.state_at(self.rig.now) is TaskState.DEAD
+        ((result,),) = self.run(c.Purge(NAMESPACE, record.live.capability, (task_id,)))
+        assert result.purged == dead
+        if dead:
+            self.owed.discard(task_id)
 
     @rule(name=workers, operation=st.sampled_from(["op1", "op2"]), ttl=st.sampled_from([5.0, 50.0]))
     def fence(self, name, operation, ttl):

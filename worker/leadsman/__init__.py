@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leadsman.outcomes import Release as Release
     from leadsman.outcomes import Retry as Retry
     from leadsman.outcomes import TaskCancelled as TaskCancelled
+    from leadsman.wire.dead_letters import DeadFilter as DeadFilter
     from leadsman.wire.tasks import SubmitResult as SubmitResult
     from leadsman.wire.tasks import TaskClass as TaskClass
     from leadsman.wire.tasks import TaskState as TaskState
@@ -38,6 +39,7 @@ _HOMES = {
     "Client": "leadsman.client",
     "Context": "leadsman.context",
     "Dead": "leadsman.outcomes",
+    "DeadFilter": "leadsman.wire.dead_letters",
     "LeadsmanError": "leadsman.errors",
     "RateLimited": "leadsman.outcomes",
     "Release": "leadsman.outcomes",

@@ -25,6 +25,7 @@ from leadsman_broker.core.core import Core
 from leadsman_broker.engine import Clock, Engine, Feed, SecureRandom
 from leadsman_broker.http.api import Api
 from leadsman_broker.http.costs import CostCalls
+from leadsman_broker.http.dead_letters import DeadLetterCalls
 from leadsman_broker.http.fleet import FleetCalls
 from leadsman_broker.http.leases import LeaseCalls
 from leadsman_broker.http.openapi import openapi_route
@@ -111,6 +112,7 @@ class Process:
             *TaskCalls(engine).routes(),
             *CostCalls(engine).routes(),
             *RunCalls(engine).routes(),
+            *DeadLetterCalls(engine).routes(),
             *FleetCalls(engine).routes(),
             *PauseCalls(engine).routes(),
         ]

@@ -42,10 +42,13 @@ def unfit(state: "State", namespace: str, task: NewTask) -> Accepted | Refused |
     return known(state, key, task) if key is not None else None
 
 
-def saturated(state: "State", queue: Queue, tenant: str) -> Saturated | None:
-    """Say no when the depth before the insert is over the limit (the seed's test), or the tenant's is."""
+def saturated(state: "State", queue: Queue, tenant: str, *, share: float = 1.0) -> Saturated | None:
+    """Say no when the depth before the insert is over the limit (the seed's test), or the tenant's is.
+
+    `share`: of the limit that counts for this insert.
+    """
     rules = queue.rules
-    over = queue.depth - rules.max_depth
+    over = queue.depth - int(rules.max_depth * share)
     if tenant and rules.max_depth_per_tenant is not None:
         over = max(over, queue.line.tenant(tenant).depth - rules.max_depth_per_tenant)
     if over <= 0:

@@ -182,6 +182,21 @@ class Redrive:
     namespace: str
     capability: str
     task_ids: tuple[str, ...]
+    operation: str = ""
+    """A task that the redrive of this name brought back is not brought back again; "" names none."""
+    paced: bool = False
+    """Stop while half of the queue's depth is used up, so that new work has room beside many redriven tasks."""
+    dry_run: bool = False
+    """Change nothing; say `dry_run` of what would be redriven, room or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Remove dead tasks for good. Answer: `list[Purged]`, in order."""
+
+    namespace: str
+    capability: str
+    task_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +281,7 @@ Command = (
     | PutRun
     | CancelRun
     | Redrive
+    | Purge
     | Pause
     | Resume
     | Fence

@@ -28,7 +28,7 @@ from leadsman_broker.core.asking import abandon, lease
 from leadsman_broker.core.cancelling import cancel
 from leadsman_broker.core.configuration import configure
 from leadsman_broker.core.cordoning import cordon, uncordon
-from leadsman_broker.core.dead_letters import redrive
+from leadsman_broker.core.dead_letters import purge, redrive
 from leadsman_broker.core.dispatch import dispatch
 from leadsman_broker.core.fencing import fence, unfence
 from leadsman_broker.core.idempotency import key_of
@@ -64,6 +64,7 @@ RULES: dict[type, Apply] = {
     c.PutRun: put_run,
     c.CancelRun: cancel_run,
     c.Redrive: redrive,
+    c.Purge: purge,
     c.Pause: pause,
     c.Resume: resume,
     c.Fence: fence,
@@ -134,8 +135,10 @@ class Core:
                 case c.Cancel():
                     if not self._is_live(command.task_id):
                         needs.ended.add(command.task_id)
-                case c.Redrive():
+                case c.Redrive() | c.Purge():
                     needs.ended.update(task_id for task_id in command.task_ids if not self._is_live(task_id))
+                    if isinstance(command, c.Redrive) and command.operation:
+                        needs.redriven.update(command.task_ids)
                 case c.Sweep():
                     needs.purge_before = max(needs.purge_before, command.before)
                     needs.purge_limit = max(needs.purge_limit, command.limit)

@@ -39,6 +39,7 @@ class Outbox:
         "once",
         "pauses",
         "purged",
+        "redriven",
         "restored",
         "revived",
         "runs",
@@ -54,6 +55,7 @@ class Outbox:
         self.revived: list[TaskRow] = []
         self.checkpoints: dict[int, bytes] = {}
         self.once: list[OnceRow] = []
+        self.redriven: dict[int, str] = {}
         self.history: list[HistoryRow] = []
         self.ended: dict[int, Ending] = {}
         self.purged: list[PurgedRow] = []
@@ -110,6 +112,7 @@ class Outbox:
             updated=[live_row_of(row) for row in touched.values()],
             checkpoints=self.checkpoints,
             once=self.once,
+            redriven=self.redriven,
             history=self.history,
             ended=[*self.ended.values()],
             purged=self.purged,

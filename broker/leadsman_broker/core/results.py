@@ -146,13 +146,28 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """`code` when it was not: `unknown_task`, `not_dead`, `unknown_capability`, `run_ended` or `saturated`."""
+    """`code` when it was not.
+
+    `unknown_task`, `not_dead`, `unknown_capability`, `run_ended`, `saturated` or `dry_run`.
+    """
 
     id: str
     redriven: bool
     code: str | None = None
     reason: str | None = None
     retry_after_s: int | None = None
+    repeated: bool = False
+    """This very redrive had brought it back before; the answer to that was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """`code` when it was not: `unknown_task` or `not_dead`."""
+
+    id: str
+    purged: bool
+    code: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +224,7 @@ Result = (
     | Cancelled
     | RunPut
     | list[Redriven]
+    | list[Purged]
     | Paused
     | list[Fenced]
     | list[Cordoned]

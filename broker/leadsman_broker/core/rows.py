@@ -202,6 +202,8 @@ class TotalsRow(NamedTuple):
     expired: int = 0
     cancelled: int = 0
     no_progress: int = 0
+    redriven: int = 0
+    purged: int = 0
     tokens: int = 0
     """Used by attempts, as far as they said; with the next."""
     cost_micros: int = 0
@@ -302,6 +304,8 @@ class Needs:
     """Ids of tasks that are not live."""
     once: set[str] = field(default_factory=set)
     """Ids of tasks whose `once` values are wanted, live or not: one may be redriven in the same step."""
+    redriven: set[str] = field(default_factory=set)
+    """Ids of tasks of which it is wanted which redrive brought them back last."""
     purge_before: float = 0.0
     purge_limit: int = 0
     """How many rows with `purge_at` up to `purge_before` to load, the earliest first; so of the ledger."""
@@ -311,7 +315,8 @@ class Needs:
     """Runs that have ended; those of the tasks in `ended` come without being asked for."""
 
     def __bool__(self) -> bool:
-        return bool(self.keys or self.ended or self.once or self.purge_limit or self.attempts or self.runs)
+        wanted = (self.keys, self.ended, self.once, self.redriven, self.purge_limit, self.attempts, self.runs)
+        return any(wanted)
 
 
 @dataclass(slots=True)
@@ -325,6 +330,8 @@ class Loaded:
     ended: dict[str, EndedRow] = field(default_factory=dict)
     once: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """Task id -> key -> value; absent when the task has none."""
+    redriven: dict[str, str] = field(default_factory=dict)
+    """Task id -> name of the redrive that brought it back last."""
     purge: list[PurgedRow] = field(default_factory=list)
     ledger: dict[AttemptKey, LedgerRow] = field(default_factory=dict)
     ledger_purge: list[AttemptKey] = field(default_factory=list)
@@ -348,6 +355,8 @@ class Changes:
     """seq -> last checkpoint."""
     once: list[OnceRow] = field(default_factory=list)
     """New keys only."""
+    redriven: dict[int, str] = field(default_factory=dict)
+    """seq -> name of the redrive that brought it back."""
     history: list[HistoryRow] = field(default_factory=list)
     ended: list[Ending] = field(default_factory=list)
     purged: list[PurgedRow] = field(default_factory=list)
@@ -378,6 +387,7 @@ class Changes:
             or self.updated
             or self.checkpoints
             or self.once
+            or self.redriven
             or self.history
             or self.ended
             or self.purged

@@ -18,6 +18,8 @@ class Totals:
     expired: int
     cancelled: int
     no_progress: int
+    redriven: int
+    purged: int
     tokens: int
     cost_micros: int
     lost_tokens: int

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from leadsman.wire.leases import WorkerState
-from leadsman_broker.core.commands import Abandon, Ack, Command, Enqueue, Lease, Redrive
+from leadsman_broker.core.commands import Abandon, Ack, Command, Enqueue, Lease, Purge, Redrive
 from leadsman_broker.core.core import Core, Step
 from leadsman_broker.core.results import Answer, Result
 from leadsman_broker.core.rows import Changes, Loaded, RunRow
@@ -31,6 +31,7 @@ from leadsman_broker.engine.watch import Watches
 from leadsman_broker.engine.writer import Worker
 from leadsman_broker.metrics import EngineMetrics
 from leadsman_broker.store.cost import CostLine, CostQuery
+from leadsman_broker.store.dead import DeadGroup, DeadQuery
 from leadsman_broker.store.interface import Delivery, RunQuery, Store, TaskPage, TaskQuery, TaskRecord
 
 _STEP_TASKS = 4000
@@ -167,11 +168,21 @@ class Engine:
         """Read one task."""
         return self._reader.call(self._reads.task, namespace, task_id, self.clock.now())
 
-    def dead(self, namespace: str, capability: str, *, after: int, limit: int) -> asyncio.Future[list[TaskRecord]]:
+    def payload(self, namespace: str, task_id: str) -> asyncio.Future[bytes | None]:
+        """Read the payload of a live or dead task."""
+        return self._reader.call(self._reads.payload, namespace, task_id)
+
+    def dead(self, query: DeadQuery) -> asyncio.Future[TaskPage]:
         """Read a page of a dead-letter queue."""
-        return self._reader.call(
-            self._reads.dead, namespace, capability, after=after, limit=limit, now=self.clock.now()
-        )
+        return self._lister.call(self._store.dead, query, self.clock.now())
+
+    def dead_groups(self, query: DeadQuery) -> asyncio.Future[list[DeadGroup]]:
+        """Add up a dead-letter queue by reason and error."""
+        return self._lister.call(self._store.dead_groups, query, self.clock.now())
+
+    def redriven_by(self, operation: str, after: int) -> asyncio.Future[int]:
+        """Count what a redrive of this name brought back."""
+        return self._lister.call(self._store.redriven_by, operation, after)
 
     def tasks(self, query: TaskQuery) -> asyncio.Future[TaskPage]:
         """Read a page of tasks in order of acceptance."""
@@ -333,6 +344,6 @@ def _weight(command: Command) -> int:
         return len(command.tasks)
     if isinstance(command, Ack):
         return 1 + len(command.tasks)
-    if isinstance(command, Redrive):
+    if isinstance(command, (Redrive, Purge)):
         return len(command.task_ids)
     return 1

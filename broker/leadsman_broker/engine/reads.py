@@ -28,7 +28,7 @@ class Reads:
         with self._lock:
             return self._store.task(namespace, task_id, now)
 
-    def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
-        """Return a page of dead tasks."""
+    def payload(self, namespace: str, task_id: str) -> bytes | None:
+        """Return the payload of a live or dead task."""
         with self._lock:
-            return self._store.dead(namespace, capability, after=after, limit=limit, now=now)
+            return self._store.payload(namespace, task_id)

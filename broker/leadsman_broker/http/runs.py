@@ -10,9 +10,9 @@ from leadsman_broker.core.results import RunPut
 from leadsman_broker.core.rows import Caps, RunRow
 from leadsman_broker.engine import Engine
 from leadsman_broker.http.exchange import Exchange, Response, bad_query, json_response
+from leadsman_broker.http.paging import MAX_PAGE, PAGE
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Parameter, Route
-from leadsman_broker.http.tasks import MAX_PAGE, PAGE
 from leadsman_broker.store.interface import RunQuery
 
 _RUNS = "/v1/namespaces/{namespace}/runs"

@@ -1,14 +1,12 @@
-"""Submitting tasks, reading what became of them, cancelling, and the dead-letter queue."""
+"""Submitting tasks, reading what became of them, cancelling."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from leadsman.wire.base import MAX_WAIT_SECONDS
-from leadsman.wire.dead_letters import RedriveReply, RedriveRequest
 from leadsman.wire.problems import ProblemCode
 from leadsman.wire.tasks import (
     SubmitReply,
@@ -20,28 +18,22 @@ from leadsman.wire.tasks import (
     TaskView,
 )
 from leadsman_broker.auth import Role
-from leadsman_broker.core.commands import Cancel, Enqueue, NewTask, Redrive
+from leadsman_broker.core.commands import Cancel, Enqueue, NewTask
 from leadsman_broker.core.fingerprint import fingerprint
-from leadsman_broker.core.results import Cancelled, Redriven, Refused, Saturated, SubmitOutcome
+from leadsman_broker.core.results import Cancelled, Refused, Saturated, SubmitOutcome
 from leadsman_broker.core.usage import Usage
 from leadsman_broker.engine import Engine
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, bad_query, json_response
+from leadsman_broker.http.paging import PAGING, bounds, task_page
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Parameter, Route
-from leadsman_broker.store.interface import TaskQuery, TaskRecord
+from leadsman_broker.store.interface import TaskQuery
 
-PAGE = 100
-MAX_PAGE = 1000
 _FINAL = frozenset({TaskState.COMPLETED, TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED})
 _TASKS = "/v1/namespaces/{namespace}/tasks"
-_CAPABILITY = "/v1/namespaces/{namespace}/capabilities/{name}"
 _READERS = frozenset({Role.PRODUCER, Role.WORKER, Role.OPERATOR})
 _PRODUCERS = frozenset({Role.PRODUCER})
-_PAGING = (
-    Parameter("limit", f"items of a page, at most {MAX_PAGE}", {"type": "integer", "default": PAGE}),
-    Parameter("cursor", "`next_cursor` of the page before", {"type": "string"}),
-)
 
 
 class TaskCalls:
@@ -75,7 +67,7 @@ class TaskCalls:
                     Parameter("capability", "only tasks of this queue", {"type": "string"}),
                     Parameter("tenant", "only tasks of this tenant", {"type": "string"}),
                     Parameter("run", "only tasks of this run", {"type": "string"}),
-                    *_PAGING,
+                    *PAGING,
                 ),
             ),
             Route(
@@ -91,6 +83,7 @@ class TaskCalls:
                         "seconds to wait for a final state before answering with what is",
                         {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS},
                     ),
+                    Parameter("payload", "show the payload too, while it is kept", {"type": "boolean"}),
                 ),
                 statuses=(404,),
             ),
@@ -102,25 +95,6 @@ class TaskCalls:
                 "Cancel a task: at once while queued, else when its attempt ends",
                 reply=TaskView,
                 statuses=(404,),
-            ),
-            Route(
-                "GET",
-                _CAPABILITY + "/dead",
-                self.dead,
-                _READERS,
-                "List the dead-letter queue in order of acceptance",
-                reply=TaskList,
-                parameters=_PAGING,
-            ),
-            Route(
-                "POST",
-                _CAPABILITY + "/redrive",
-                self.redrive,
-                _PRODUCERS | {Role.OPERATOR},
-                "Put dead tasks back in their queue",
-                RedriveRequest,
-                RedriveReply,
-                statuses=(507,),
             ),
         ]
 
@@ -143,7 +117,7 @@ class TaskCalls:
     async def list(self, exchange: Exchange) -> Response:
         """List tasks."""
         query = exchange.query(("state", "capability", "tenant", "run", "limit", "cursor"))
-        after, limit = _bounds(query)
+        after, limit = bounds(query)
         try:
             state = TaskState(query["state"]) if "state" in query else None
         except ValueError as error:
@@ -159,17 +133,18 @@ class TaskCalls:
                 run_id=query.get("run"),
             )
         )
-        return self._page(page.records, page.next_after)
+        return task_page(page.records, page.next_after, self._engine.clock.now())
 
     async def get(self, exchange: Exchange) -> Response:
         """Read one task."""
-        query = exchange.query(("wait",))
+        query = exchange.query(("wait", "payload"))
         wait = _wait(query.get("wait"))
+        shown = _shown(query.get("payload"))
         task_id = exchange.path["id"]
         if not wait:
-            return json_response(await self._view(exchange.namespace, task_id))
+            return json_response(await self._view(exchange.namespace, task_id, payload=shown))
         with self._engine.watches.on(task_id) as ended:
-            view = await self._view(exchange.namespace, task_id)
+            view = await self._view(exchange.namespace, task_id, payload=shown)
             if view.state in _FINAL:
                 return json_response(view)
             exchange.parked = True
@@ -180,7 +155,7 @@ class TaskCalls:
                     raise CallerGoneError
             finally:
                 gone.cancel()
-        return json_response(await self._view(exchange.namespace, task_id))
+        return json_response(await self._view(exchange.namespace, task_id, payload=shown))
 
     async def cancel(self, exchange: Exchange) -> Response:
         """Cancel one task."""
@@ -190,36 +165,17 @@ class TaskCalls:
             raise _unknown_task(task_id)
         return json_response(await self._view(exchange.namespace, task_id))
 
-    async def dead(self, exchange: Exchange) -> Response:
-        """List dead tasks."""
-        after, limit = _bounds(exchange.query(("limit", "cursor")))
-        records = await self._engine.dead(exchange.namespace, exchange.path["name"], after=after, limit=limit + 1)
-        # One more than asked for, to know whether there is a next page.
-        more = len(records) > limit
-        return self._page(records[:limit], records[limit - 1].live.seq if more else None)
-
-    async def redrive(self, exchange: Exchange) -> Response:
-        """Redrive dead tasks by id."""
-        request = await exchange.read(RedriveRequest)
-        command = Redrive(exchange.namespace, exchange.path["name"], tuple(request.ids))
-        (outcomes,) = await self._engine.submit([command], grows=True)
-        results = [views.redrive_result(outcome) for outcome in cast("list[Redriven]", outcomes)]
-        return json_response(RedriveReply(results=results))
-
     def _new_task(self, exchange: Exchange, task: TaskSubmit) -> NewTask:
         identifies = self._engine.core.identifies_tenants(exchange.namespace, task.capability)
         return new_task(task, exchange.principal.name if identifies else task.tenant)
 
-    async def _view(self, namespace: str, task_id: str) -> TaskView:
+    async def _view(self, namespace: str, task_id: str, *, payload: bool = False) -> TaskView:
         record = await self._engine.task(namespace, task_id)
         if record is None:
             raise _unknown_task(task_id)
-        return views.task_view(record, self._engine.clock.now())
-
-    def _page(self, records: Sequence[TaskRecord], next_after: int | None) -> Response:
-        now = self._engine.clock.now()
-        items = [views.task_view(record, now) for record in records]
-        return json_response(TaskList(items=items, next_cursor=None if next_after is None else str(next_after)))
+        view = views.task_view(record, self._engine.clock.now())
+        text = await self._engine.payload(namespace, task_id) if payload else None
+        return view if text is None else view.model_copy(update={"payload": from_json(text)})
 
 
 def new_task(task: TaskSubmit, tenant: str) -> NewTask:
@@ -243,16 +199,6 @@ def new_task(task: TaskSubmit, tenant: str) -> NewTask:
     )
 
 
-def _bounds(query: dict[str, str]) -> tuple[int, int]:
-    """Return where a page begins and how long it may be."""
-    cursor, limit = query.get("cursor", "0"), query.get("limit", str(PAGE))
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise bad_query("cursor", "is not one that the broker gave; start again without it")
-    if not (limit.isascii() and limit.isdigit() and len(limit) <= 6 and 1 <= int(limit) <= MAX_PAGE):
-        raise bad_query("limit", f"must be a whole number from 1 to {MAX_PAGE}")
-    return int(cursor), int(limit)
-
-
 def _wait(text: str | None) -> float:
     if text is None:
         return 0.0
@@ -263,6 +209,12 @@ def _wait(text: str | None) -> float:
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
         raise bad_query("wait", f"must be a number of seconds from 0 to {MAX_WAIT_SECONDS:.0f}")
     return seconds
+
+
+def _shown(text: str | None) -> bool:
+    if text not in {None, "true", "false"}:
+        raise bad_query("payload", "must be true or false")
+    return text == "true"
 
 
 def _unknown_task(task_id: str) -> ProblemError:

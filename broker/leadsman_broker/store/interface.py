@@ -12,6 +12,7 @@ from leadsman.wire.tasks import TaskState
 from leadsman_broker.core.rows import Changes, EndedRow, HistoryRow, LiveRow, Loaded, Needs, RunRow, Stored
 from leadsman_broker.core.usage import Usage
 from leadsman_broker.store.cost import CostLine, CostQuery
+from leadsman_broker.store.dead import DeadGroup, DeadQuery
 
 
 class Delivery(NamedTuple):
@@ -133,8 +134,16 @@ class Store(Protocol):
         """Return one task, or None when unknown in the namespace or no longer visible at `now`."""
         ...
 
-    def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
-        """Return dead tasks in order of acceptance, those with a seq above `after` (0: from the start)."""
+    def dead(self, query: DeadQuery, now: float) -> TaskPage:
+        """Return a page of a dead-letter queue. May run beside a commit and beside another read."""
+        ...
+
+    def dead_groups(self, query: DeadQuery, now: float) -> list[DeadGroup]:
+        """Return all that fits, by reason and error, most frequent first; `after` and `limit` do not count."""
+        ...
+
+    def redriven_by(self, operation: str, after: int) -> int:
+        """Count the tasks with a seq above `after` that a redrive of this name brought back last."""
         ...
 
     def tasks(self, query: TaskQuery, now: float) -> TaskPage:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ from leadsman_broker.core.rows import (
 )
 from leadsman_broker.core.usage import NOTHING, Usage
 from leadsman_broker.store.cost import CostLine, CostQuery
+from leadsman_broker.store.dead import DeadGroup, DeadQuery, merge_groups
 from leadsman_broker.store.errors import StoreFencedError
 from leadsman_broker.store.interface import Delivery, RunQuery, Space, TaskPage, TaskQuery, TaskRecord, once_object
 
@@ -62,6 +64,7 @@ class MemoryTables:
         self.payloads: dict[int, bytes] = {}
         self.checkpoints: dict[int, bytes] = {}
         self.once: dict[int, dict[str, bytes]] = {}
+        self.redriven: dict[int, str] = {}
         self.history: dict[int, deque[HistoryRow]] = {}
         self.ended: dict[int, Ending] = {}
         self.purges: list[tuple[float, int]] = []
@@ -132,6 +135,10 @@ class MemoryStore:
         for task_id in needs.once:
             if values := tables.once.get(seq_of(task_id) or 0):
                 loaded.once[task_id] = dict(values)
+        for task_id in needs.redriven:
+            operation = tables.redriven.get(seq_of(task_id) or 0)
+            if operation is not None:
+                loaded.redriven[task_id] = operation
         if needs.purge_limit:
             due = bisect_right(tables.purges, needs.purge_before, key=lambda entry: entry[0])
             for _, seq in tables.purges[: min(due, needs.purge_limit)]:
@@ -181,12 +188,41 @@ class MemoryStore:
             return None
         return self._with_usage(self._record(ending.ended.live, ending))
 
-    def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
-        """Return a page of dead tasks."""
-        seqs = self._tables.dead.get((namespace, capability), [])
-        later = (self._tables.ended[seq] for seq in seqs[bisect_right(seqs, after) :])
-        visible = (ending for ending in later if ending.ended.visible_until > now)
-        return [self._record(ending.ended.live, ending) for ending in islice(visible, limit)]
+    def dead(self, query: DeadQuery, now: float) -> TaskPage:
+        """Return a page of a dead-letter queue."""
+        found = list(islice(self._dead(query, now, query.after), query.limit + 1))
+        records = [self._record(ending.ended.live, ending)._replace(history=()) for ending in found[: query.limit]]
+        return TaskPage(records, records[-1].live.seq if len(found) > query.limit else None)
+
+    def dead_groups(self, query: DeadQuery, now: float) -> list[DeadGroup]:
+        """Return all that fits, by reason and error."""
+        return merge_groups(
+            [
+                DeadGroup(
+                    ending.reason or "",
+                    ending.error_type or "",
+                    1,
+                    ending.ended.ended_at,
+                    ending.ended.ended_at,
+                    ending.ended.live.seq,
+                    ending.ended.live.id,
+                    ending.error_message,
+                )
+                for ending in self._dead(query, now, 0)
+            ]
+        )
+
+    def redriven_by(self, operation: str, after: int) -> int:
+        """Count the tasks that a redrive of this name brought back last."""
+        return sum(seq > after and name == operation for seq, name in self._tables.redriven.items())
+
+    def _dead(self, query: DeadQuery, now: float, after: int) -> Iterator[Ending]:
+        tables = self._tables
+        seqs = tables.dead.get((query.namespace, query.capability), [])
+        for seq in seqs[bisect_right(seqs, after) :]:
+            ending = tables.ended[seq]
+            if ending.ended.visible_until > now and query.matches(ending, tables.kept[seq].name):
+                yield ending
 
     def tasks(self, query: TaskQuery, now: float) -> TaskPage:
         """Return a page of tasks."""
@@ -262,6 +298,7 @@ class MemoryStore:
         for live in changes.updated:
             tables.live[live.seq] = live
         tables.checkpoints.update(changes.checkpoints)
+        tables.redriven.update(changes.redriven)
         for one in changes.once:
             tables.once.setdefault(one.seq, {})[one.key] = one.value
         for entry in changes.history:
@@ -363,6 +400,7 @@ class MemoryStore:
         tables.payloads.pop(seq, None)
         tables.checkpoints.pop(seq, None)
         tables.once.pop(seq, None)
+        tables.redriven.pop(seq, None)
         tables.history.pop(seq, None)
         if kept is not None and kept.key is not None:
             live = ending.ended.live

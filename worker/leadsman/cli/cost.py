@@ -1,11 +1,11 @@
 """`leadsman cost`: what was spent, and how much of it in vain."""
 
 import asyncio
-import re
 from typing import Annotated
 
 import typer
 
+from leadsman.cli.durations import duration
 from leadsman.cli.exits import Exit
 from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
 from leadsman.cli.output import console, print_json, say, table
@@ -14,14 +14,6 @@ from leadsman.client import Client
 from leadsman.wire.costs import CostBy, CostLine, CostReport
 
 _NUMBERS = ("ATTEMPTS", "COMPLETED", "TOKENS", "COST", "PER TASK", "DUPLICATE", "RECLAIMED")
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-
-
-def _duration(text: str) -> float:
-    found = re.fullmatch(r"(\d{1,9})([smhd])", text)
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is no duration; write 90s, 30m, 24h or 7d")
-    return float(int(found[1]) * _UNITS[found[2]])
 
 
 @until_reader_gone
@@ -29,7 +21,7 @@ def cost(
     *,
     by: Annotated[CostBy, typer.Option("--by", help="What a line stands for.")] = CostBy.CAPABILITY,
     since: Annotated[
-        float, typer.Option("--since", help="How far back: 90s, 30m, 24h, 7d.", parser=_duration, metavar="TIME")
+        float, typer.Option("--since", help="How far back: 90s, 30m, 24h, 7d.", parser=duration, metavar="TIME")
     ] = "24h",  # type: ignore[assignment]  # typer gives the default to the parser
     capability: Annotated[str | None, typer.Option("--capability", help="Only this queue.")] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")] = None,

@@ -32,6 +32,11 @@ def get(
 ) -> int:
     """Show a task with its attempts and history."""
     view = asyncio.run(_get(connect(broker_url, namespace, token_file), task_id))
+    return show(view, json_output=json_output)
+
+
+def show(view: TaskView, *, json_output: bool) -> int:
+    """Print a task and its history."""
     if json_output:
         print_json(view)
     else:
@@ -142,6 +147,7 @@ def _fields(view: TaskView) -> list[tuple[str, str]]:
         "state": str(view.state),
         "reason": view.reason,
         "error": error,
+        "payload": None if view.payload is None else as_json(view.payload),
         "result": None if view.result is None else as_json(view.result),
         "queue": f"{view.namespace}/{view.capability}",
         "handler": view.name,

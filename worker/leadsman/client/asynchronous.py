@@ -1,13 +1,14 @@
 """The producer's client for asyncio programs."""
 
 import asyncio
+import secrets
 import time
 import uuid
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel
 
@@ -22,7 +23,16 @@ from leadsman.errors import LeadsmanError, Submission, TaskFailedError, WaitTime
 from leadsman.wire.base import MAX_BATCH
 from leadsman.wire.capabilities import PauseReply, PauseRequest
 from leadsman.wire.costs import CostBy, CostReport
-from leadsman.wire.dead_letters import RedriveReply, RedriveRequest, RedriveResult
+from leadsman.wire.dead_letters import (
+    DeadFilter,
+    DeadGroups,
+    PurgeReply,
+    PurgeRequest,
+    PurgeResult,
+    RedriveReply,
+    RedriveRequest,
+    RedriveResult,
+)
 from leadsman.wire.problems import ProblemCode
 from leadsman.wire.runs import RunList, RunState, RunView
 from leadsman.wire.stats import StatsSnapshot
@@ -34,6 +44,16 @@ _PARK_SECONDS = 25.0
 """How long one wait is parked at the broker; below what proxies allow a silent connection."""
 _DEFAULT_ROOM_SECONDS = 30
 """When a refusal comes without a time."""
+
+
+class Redriving(NamedTuple):
+    """How far a redrive by filter came."""
+
+    redriven: int
+    left: tuple[RedriveResult, ...]
+    """Tasks that stayed dead, or were no longer dead, and why."""
+    retry_after_s: int | None
+    """The queue had no room for the rest; None: there is no rest."""
 
 
 class Client:
@@ -149,9 +169,9 @@ class Client:
             raise
         return [answers[index] for index in range(len(answers))]
 
-    async def get(self, task_id: str) -> TaskView:
-        """Return the task as it stands. Raises NotFoundError."""
-        return await self._read(TaskView, "tasks", task_id)
+    async def get(self, task_id: str, *, payload: bool = False) -> TaskView:
+        """Return the task as it stands, with its payload if asked for and kept still. Raises NotFoundError."""
+        return await self._read(TaskView, "tasks", task_id, query={"payload": "true"} if payload else None)
 
     async def wait(self, task_id: str, *, timeout_seconds: float | None = None) -> TaskView:
         """Return the task once it is completed, dead, expired or cancelled. Raises WaitTimeoutError."""
@@ -201,20 +221,25 @@ class Client:
         reply = await self._call("POST", ("tasks", task_id, "cancel"), b"")
         return self._parsed(TaskView, reply)
 
-    async def dead(self, capability: str, *, limit: int = 100) -> list[TaskView]:
-        """Return up to `limit` tasks of the dead-letter queue, oldest first, with reason and history."""
-        return await self._pages(("capabilities", capability, "dead"), {}, limit)
+    async def dead(self, capability: str, *, limit: int = 100, where: DeadFilter | None = None) -> list[TaskView]:
+        """Return up to `limit` tasks of the dead-letter queue, oldest first; `get` shows one with its history."""
+        return await self._pages(("capabilities", capability, "dead"), _query_of(where), limit)
+
+    async def dead_groups(self, capability: str, *, where: DeadFilter | None = None) -> DeadGroups:
+        """Count the dead-letter queue by reason and error, most frequent first."""
+        return await self._read(DeadGroups, "capabilities", capability, "dead", "groups", query=_query_of(where))
 
     async def redrive(
         self, capability: str, ids: Sequence[str], *, wait_for_room_seconds: float = 0.0
     ) -> list[RedriveResult]:
         """Put dead tasks back in their queue, attempts reset; answers come in the order given."""
+        operation = secrets.token_hex(8)
         answers: dict[str, RedriveResult] = {}
         pending = list(dict.fromkeys(ids))
         deadline = time.monotonic() + wait_for_room_seconds
         while pending:
             for start in range(0, len(pending), MAX_BATCH):
-                request = RedriveRequest(ids=pending[start : start + MAX_BATCH])
+                request = RedriveRequest(ids=pending[start : start + MAX_BATCH], operation=operation)
                 path = ("capabilities", capability, "redrive")
                 reply = await self._call("POST", path, request.model_dump_json().encode(), accept=(200, 429))
                 answers |= {one.id: one for one in self._parsed(RedriveReply, reply).results}
@@ -267,6 +292,77 @@ class Client:
     async def cancel_run(self, run_id: str) -> RunView:
         """Cancel a run and all its tasks; one that has ended stays as it is. Raises NotFoundError."""
         return self._parsed(RunView, await self._call("POST", ("runs", run_id, "cancel"), b""))
+
+    async def redrive_where(
+        self,
+        capability: str,
+        where: DeadFilter,
+        *,
+        wait_for_room_seconds: float = 0.0,
+        progress: Callable[[int], None] | None = None,
+    ) -> Redriving:
+        """Put back every dead task that fits, in steps that leave half of the queue to new work.
+
+        While there is no room it waits, at most `wait_for_room_seconds` in all. `progress` is told after each step
+        how many came back so far. When it was interrupted, the same call goes on with what is still dead.
+        """
+        request = RedriveRequest(filter=where, operation=secrets.token_hex(8))
+        deadline = time.monotonic() + wait_for_room_seconds
+        redriven = 0
+        left: list[RedriveResult] = []
+        while True:
+            content = request.model_dump_json(exclude_none=True).encode()
+            reply = await self._call("POST", ("capabilities", capability, "redrive"), content)
+            step = self._parsed(RedriveReply, reply)
+            redriven += step.redriven
+            left += step.results
+            if progress is not None:
+                progress(redriven)
+            if step.next_cursor is None:
+                return Redriving(redriven, tuple(left), None)
+            request = request.model_copy(update={"cursor": step.next_cursor})
+            if step.retry_after_s is None:
+                continue
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return Redriving(redriven, tuple(left), step.retry_after_s)
+            await asyncio.sleep(min(later(step.retry_after_s), remaining))
+
+    async def count_dead(self, capability: str, chosen: DeadFilter | Sequence[str]) -> int:
+        """Return how many dead tasks fit a filter, or are among these ids."""
+        if isinstance(chosen, DeadFilter):
+            return (await self.dead_groups(capability, where=chosen)).tasks
+        found = 0
+        for start in range(0, len(chosen), MAX_BATCH):
+            request = RedriveRequest(ids=list(chosen[start : start + MAX_BATCH]), dry_run=True)
+            content = request.model_dump_json(exclude_none=True).encode()
+            reply = await self._call("POST", ("capabilities", capability, "redrive"), content)
+            found += self._parsed(RedriveReply, reply).matched or 0
+        return found
+
+    async def purge(self, capability: str, ids: Sequence[str]) -> list[PurgeResult]:
+        """Remove dead tasks for good; answers come in the order given."""
+        answers: dict[str, PurgeResult] = {}
+        wanted = list(dict.fromkeys(ids))
+        for start in range(0, len(wanted), MAX_BATCH):
+            reply = await self._purge(capability, PurgeRequest(ids=wanted[start : start + MAX_BATCH]))
+            answers |= {one.id: one for one in reply.results}
+        return [answers[one] for one in ids]
+
+    async def purge_where(self, capability: str, where: DeadFilter) -> int:
+        """Remove every dead task that fits, for good, in steps; return how many went."""
+        request = PurgeRequest(filter=where, confirm=True, limit=MAX_BATCH)
+        purged = 0
+        while True:
+            step = await self._purge(capability, request)
+            purged += step.purged
+            if step.next_cursor is None:
+                return purged
+            request = request.model_copy(update={"cursor": step.next_cursor})
+
+    async def _purge(self, capability: str, request: PurgeRequest) -> PurgeReply:
+        content = request.model_dump_json(exclude_none=True).encode()
+        return self._parsed(PurgeReply, await self._call("POST", ("capabilities", capability, "purge"), content))
 
     async def cost(
         self,
@@ -369,3 +465,8 @@ def why_ended(view: TaskView) -> str:
 
 def _wants_room(result: SubmitResult) -> bool:
     return not result.accepted and result.code is None
+
+
+def _query_of(where: DeadFilter | None) -> dict[str, str]:
+    chosen = {} if where is None else where.model_dump(exclude_none=True)
+    return {name: str(value) for name, value in chosen.items()}

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from leadsman.client.asynchronous import Client
+from leadsman.client.asynchronous import Client, Redriving
 from leadsman.client.runs import Run, SyncRun
 from leadsman.connection.address import Address, resolve
 from leadsman.wire.capabilities import PauseReply
 from leadsman.wire.costs import CostBy, CostReport
-from leadsman.wire.dead_letters import RedriveResult
+from leadsman.wire.dead_letters import DeadFilter, DeadGroups, PurgeResult, RedriveResult
 from leadsman.wire.runs import RunState, RunView
 from leadsman.wire.stats import StatsSnapshot
 from leadsman.wire.tasks import SubmitResult, TaskClass, TaskState, TaskSubmit, TaskView
@@ -149,10 +149,10 @@ class SyncClient:
         given = list(tasks)  # the caller's iterator runs in the caller's thread
         return engine.run(engine.client.submit_many(given, wait_for_room_seconds=wait_for_room_seconds))
 
-    def get(self, task_id: str) -> TaskView:
-        """Return the task as it stands. Raises NotFoundError."""
+    def get(self, task_id: str, *, payload: bool = False) -> TaskView:
+        """Return the task as it stands, with its payload if asked for and kept still. Raises NotFoundError."""
         engine = self._ready()
-        return engine.run(engine.client.get(task_id))
+        return engine.run(engine.client.get(task_id, payload=payload))
 
     def wait(self, task_id: str, *, timeout_seconds: float | None = None) -> TaskView:
         """Return the task once it is completed, dead, expired or cancelled. Raises WaitTimeoutError."""
@@ -195,10 +195,46 @@ class SyncClient:
         engine = self._ready()
         return engine.run(engine.client.cancel(task_id))
 
-    def dead(self, capability: str, *, limit: int = 100) -> list[TaskView]:
-        """Return up to `limit` tasks of the dead-letter queue, oldest first, with reason and history."""
+    def dead(self, capability: str, *, limit: int = 100, where: DeadFilter | None = None) -> list[TaskView]:
+        """Return up to `limit` tasks of the dead-letter queue, oldest first; `get` shows one with its history."""
         engine = self._ready()
-        return engine.run(engine.client.dead(capability, limit=limit))
+        return engine.run(engine.client.dead(capability, limit=limit, where=where))
+
+    def dead_groups(self, capability: str, *, where: DeadFilter | None = None) -> DeadGroups:
+        """Count the dead-letter queue by reason and error, most frequent first."""
+        engine = self._ready()
+        return engine.run(engine.client.dead_groups(capability, where=where))
+
+    def count_dead(self, capability: str, chosen: DeadFilter | Sequence[str]) -> int:
+        """Return how many dead tasks fit a filter, or are among these ids."""
+        engine = self._ready()
+        return engine.run(engine.client.count_dead(capability, chosen))
+
+    def redrive_where(
+        self,
+        capability: str,
+        where: DeadFilter,
+        *,
+        wait_for_room_seconds: float = 0.0,
+        progress: Callable[[int], None] | None = None,
+    ) -> Redriving:
+        """Put back every dead task that fits, in steps. See Client.redrive_where."""
+        engine = self._ready()
+        return engine.run(
+            engine.client.redrive_where(
+                capability, where, wait_for_room_seconds=wait_for_room_seconds, progress=progress
+            )
+        )
+
+    def purge(self, capability: str, ids: Sequence[str]) -> list[PurgeResult]:
+        """Remove dead tasks for good; answers come in the order given."""
+        engine = self._ready()
+        return engine.run(engine.client.purge(capability, ids))
+
+    def purge_where(self, capability: str, where: DeadFilter) -> int:
+        """Remove every dead task that fits, for good, in steps; return how many went."""
+        engine = self._ready()
+        return engine.run(engine.client.purge_where(capability, where))
 
     def redrive(
         self, capability: str, ids: Sequence[str], *, wait_for_room_seconds: float = 0.0

@@ -25,6 +25,7 @@ class ProblemCode(StrEnum):
     UNKNOWN_RUN = "unknown_run"
     RUN_ENDED = "run_ended"
     FOLLOW_UP_REFUSED = "follow_up_refused"
+    CONFIRMATION_REQUIRED = "confirmation_required"
     SATURATED = "saturated"
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"

@@ -126,6 +126,8 @@ class TaskView(Reply):
     max_attempts: int
     usage: UsageView | None = None
     """Of all its attempts, superseded ones included; absent when none reported any, and in lists."""
+    payload: JsonValue = None
+    """Only when asked for, and while the task is not yet over or is dead."""
     result: JsonValue = None
     error: TaskError | None = None
     reason: str | None = None

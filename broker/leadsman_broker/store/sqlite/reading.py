@@ -87,6 +87,10 @@ class Reader:
             for row in self._many("read_attempts", wanted):
                 if (row[0], row[1]) in needs.attempts:
                     loaded.ledger[row[0], row[1]] = encoding.attempt_row(row, self._queues)
+        if needs.redriven:
+            by_seq = {seq_of(task_id): task_id for task_id in needs.redriven}
+            rows = self._many("read_redriven", _seqs(needs.redriven))
+            loaded.redriven = {by_seq[seq]: operation for seq, operation in rows}
         if needs.purge_limit:
             due = self._db.execute(SQL["read_purge"], (needs.purge_before, needs.purge_limit))
             loaded.purge = [
@@ -136,11 +140,6 @@ class Reader:
             return None
         tokens, cost_micros = self._one("read_usage", seq) or (None, None)
         return record if tokens is None else record._replace(usage=Usage(tokens, cost_micros))
-
-    def dead(self, queue: int, *, after: int, limit: int, now: float) -> list[TaskRecord]:
-        """Return a page of dead tasks."""
-        rows = self._db.execute(SQL["read_dead_tasks"], (queue, after, now, limit)).fetchall()
-        return [self._ended_record(row) for row in rows]
 
     def payload(self, namespace: str, task_id: str) -> bytes | None:
         """Return the payload of a live or dead task."""

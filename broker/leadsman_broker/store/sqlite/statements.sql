@@ -94,6 +94,10 @@ ON CONFLICT (seq) DO UPDATE SET checkpoint = excluded.checkpoint
 -- name: add_once
 INSERT INTO once (seq, key, value) VALUES (?, ?, ?)
 
+-- name: put_redriven
+INSERT INTO redriven (seq, operation) VALUES (?, ?)
+ON CONFLICT (seq) DO UPDATE SET operation = excluded.operation
+
 -- name: add_history
 INSERT INTO history (seq, number, at, event, epoch, worker, detail) VALUES (?, ?, ?, ?, ?, ?, ?)
 
@@ -142,6 +146,9 @@ DELETE FROM checkpoints WHERE seq IN (VALUES (?))
 -- name: drop_once
 DELETE FROM once WHERE seq IN (VALUES (?))
 
+-- name: drop_redriven
+DELETE FROM redriven WHERE seq IN (VALUES (?))
+
 -- name: drop_history
 DELETE FROM history WHERE seq IN (VALUES (?))
 
@@ -179,13 +186,13 @@ DELETE FROM pauses WHERE namespace = ? AND capability = ?
 -- name: put_totals
 INSERT INTO totals (
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
-    tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    redriven, purged, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue) DO UPDATE SET
     accepted = excluded.accepted, completed = excluded.completed, failed = excluded.failed,
     reclaimed = excluded.reclaimed, refused = excluded.refused, late_acks = excluded.late_acks,
     dead = excluded.dead, expired = excluded.expired, cancelled = excluded.cancelled,
-    no_progress = excluded.no_progress,
+    no_progress = excluded.no_progress, redriven = excluded.redriven, purged = excluded.purged,
     tokens = excluded.tokens, cost_micros = excluded.cost_micros,
     lost_tokens = excluded.lost_tokens, lost_cost_micros = excluded.lost_cost_micros,
     over_limit = excluded.over_limit
@@ -227,7 +234,7 @@ SELECT namespace, capability, at, reason FROM pauses
 -- name: load_totals
 SELECT
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
-    tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit
+    redriven, purged, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit
 FROM totals
 
 -- name: load_service_times
@@ -256,6 +263,10 @@ SELECT seq, id, queue, state FROM ended WHERE purge_at <= ? ORDER BY purge_at, s
 -- name: read_once
 SELECT once.seq, once.key, once.value
 FROM json_each(?) AS wanted CROSS JOIN once ON once.seq = wanted.value
+
+-- name: read_redriven
+SELECT redriven.seq, redriven.operation
+FROM json_each(?) AS wanted CROSS JOIN redriven ON redriven.seq = wanted.value
 
 -- name: read_deliveries
 SELECT
@@ -286,17 +297,6 @@ SELECT
     state, ended_at, visible_until, purge_at, late,
     name, idempotency_key, traceparent, reason, error_type, error_message, result
 FROM ended WHERE seq = ?
-
--- name: read_dead_tasks
-SELECT
-    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
-    run_id, estimate_tokens, estimate_cost,
-    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
-    settled_epoch, settled_op, settled_state,
-    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
-    state, ended_at, visible_until, purge_at, late,
-    name, idempotency_key, traceparent, reason, error_type, error_message, result
-FROM ended WHERE state = 'dead' AND queue = ? AND seq > ? AND visible_until > ? ORDER BY seq LIMIT ?
 
 -- name: read_history
 SELECT seq, number, at, event, epoch, worker, detail FROM history WHERE seq = ? ORDER BY number
@@ -437,3 +437,46 @@ WHERE namespace = ?1
     AND (?2 IS NULL OR state = ?2)
     AND (?3 IS NULL OR (created_at, id) < (?3, ?4))
 ORDER BY created_at DESC, id DESC LIMIT ?5
+
+-- name: next_dead
+SELECT max(seq) FROM (SELECT seq FROM ended WHERE state = 'dead' AND queue = ? AND seq > ? ORDER BY seq LIMIT ?)
+
+-- name: list_dead
+SELECT
+    seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,
+    run_id, estimate_tokens, estimate_cost,
+    due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
+    settled_epoch, settled_op, settled_state,
+    lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
+    state, ended_at, visible_until, purge_at, late,
+    name, idempotency_key, traceparent, reason, error_type, error_message, result
+FROM ended
+WHERE state = 'dead' AND queue = ?1 AND seq > ?2 AND seq <= ?3 AND visible_until > ?4
+    AND (?5 IS NULL OR coalesce(error_type, '') = ?5)
+    AND (?6 IS NULL OR reason = ?6)
+    AND (?7 IS NULL OR name = ?7)
+    AND (?8 IS NULL OR tenant = ?8)
+    AND (?9 IS NULL OR run_id = ?9)
+    AND (?10 IS NULL OR ended_at >= ?10)
+    AND (?11 IS NULL OR ended_at < ?11)
+ORDER BY seq LIMIT ?12
+
+-- name: group_dead
+SELECT
+    coalesce(reason, ''), coalesce(error_type, ''), count(*), min(ended_at), max(ended_at), max(seq)
+FROM ended
+WHERE state = 'dead' AND queue = ?1 AND seq > ?2 AND seq <= ?3 AND visible_until > ?4
+    AND (?5 IS NULL OR coalesce(error_type, '') = ?5)
+    AND (?6 IS NULL OR reason = ?6)
+    AND (?7 IS NULL OR name = ?7)
+    AND (?8 IS NULL OR tenant = ?8)
+    AND (?9 IS NULL OR run_id = ?9)
+    AND (?10 IS NULL OR ended_at >= ?10)
+    AND (?11 IS NULL OR ended_at < ?11)
+GROUP BY 1, 2
+
+-- name: read_sample
+SELECT id, error_message FROM ended WHERE seq = ?
+
+-- name: count_redriven
+SELECT count(*) FROM redriven WHERE operation = ? AND seq > ?

@@ -6,10 +6,12 @@ import apsw
 
 from leadsman_broker.core.rows import Changes, Loaded, Needs, RunRow, Stored
 from leadsman_broker.store.cost import CostLine, CostQuery
+from leadsman_broker.store.dead import DeadGroup, DeadQuery
 from leadsman_broker.store.errors import StoreError, StoreFencedError, StoreFullError
 from leadsman_broker.store.interface import Delivery, RunQuery, Space, TaskPage, TaskQuery, TaskRecord
 from leadsman_broker.store.sqlite import writing
 from leadsman_broker.store.sqlite.ballast import Ballast
+from leadsman_broker.store.sqlite.dead_letters import DeadLetters
 from leadsman_broker.store.sqlite.failures import store_error
 from leadsman_broker.store.sqlite.listing import Lister
 from leadsman_broker.store.sqlite.lock import FolderLock
@@ -71,10 +73,19 @@ class SqliteStore:
         """Return one task, or None."""
         return self._reader.task(namespace, task_id, now)
 
-    def dead(self, namespace: str, capability: str, *, after: int, limit: int, now: float) -> list[TaskRecord]:
-        """Return a page of dead tasks."""
-        queue = self._ids.by_key.get((namespace, capability))
-        return self._reader.dead(queue, after=after, limit=limit, now=now) if queue is not None else []
+    def dead(self, query: DeadQuery, now: float) -> TaskPage:
+        """Return a page of a dead-letter queue."""
+        queue = self._ids.by_key.get((query.namespace, query.capability))
+        return self._dead.page(queue, query, now) if queue is not None else TaskPage([], None)
+
+    def dead_groups(self, query: DeadQuery, now: float) -> list[DeadGroup]:
+        """Return all that fits, by reason and error."""
+        queue = self._ids.by_key.get((query.namespace, query.capability))
+        return self._dead.groups(queue, query, now) if queue is not None else []
+
+    def redriven_by(self, operation: str, after: int) -> int:
+        """Count the tasks that a redrive of this name brought back last."""
+        return self._dead.redriven_by(operation, after)
 
     def tasks(self, query: TaskQuery, now: float) -> TaskPage:
         """Return a page of tasks."""
@@ -166,3 +177,4 @@ class SqliteStore:
         self._log = WriteAheadLog(self._writer, path)
         self._reader = Reader(self._reading, self._ids.by_id)
         self._lister = Lister(self._listing, self._ids.by_id)
+        self._dead = DeadLetters(self._listing, self._ids.by_id)

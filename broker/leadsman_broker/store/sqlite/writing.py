@@ -14,6 +14,18 @@ from leadsman_broker.store.sqlite.statements import SQL, in_portions
 _NO_ESTIMATE = (None, None)
 
 
+_PURGED = (
+    "drop_key",
+    "drop_ended",
+    "drop_payload",
+    "drop_checkpoint",
+    "drop_once",
+    "drop_redriven",
+    "drop_history",
+)
+"""What goes with a task, in this order: its key is found by way of its row."""
+
+
 class QueueIds:
     """Small numbers for queues, so that a task's row does not repeat their names."""
 
@@ -48,6 +60,8 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         _many(db, "save_checkpoint", [*changes.checkpoints.items()])
     if changes.once:
         _many(db, "add_once", changes.once)
+    if changes.redriven:
+        _many(db, "put_redriven", [*changes.redriven.items()])
     if changes.history:
         _many(db, "add_history", changes.history)
         old = [(row.seq, row.number - HISTORY_LIMIT) for row in changes.history if row.number > HISTORY_LIMIT]
@@ -57,7 +71,7 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         _end(db, changes.ended)
     if changes.purged:
         seqs = [(row.seq,) for row in changes.purged]
-        for name in ("drop_key", "drop_ended", "drop_payload", "drop_checkpoint", "drop_once", "drop_history"):
+        for name in _PURGED:
             _many(db, name, seqs)
     if changes.ledger or changes.ledger_purged:
         _ledger(db, changes, ids)
