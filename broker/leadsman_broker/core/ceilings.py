@@ -21,12 +21,11 @@ def closed(state: "State", queue: "Queue", interactive: int) -> Reason | None:
     held = queue.held[interactive]
     if held:
         return min(held)
-    rules = queue.rules
-    if rules.max_in_flight is not None and queue.leased >= rules.max_in_flight:
+    if queue.is_full:
         return Reason.IN_FLIGHT_CEILING
     if queue.pace.limited and queue.pace.opens_at() > state.now:
         return Reason.RATE_LIMIT
-    reserves = not interactive and rules.interactive_reserve_percent
+    reserves = not interactive and queue.rules.interactive_reserve_percent
     if reserves and queue.line.in_flight[BACKGROUND] >= background_limit(state, queue):
         return Reason.INTERACTIVE_RESERVE
     return None

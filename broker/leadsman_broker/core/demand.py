@@ -74,10 +74,7 @@ def oldest_since(queue: "Queue") -> float | None:
 
     What a pause, a budget, a cap or the ceiling holds back is not leasable, and counts from when that ended.
     """
-    rules = queue.rules
-    if queue.paused:
-        return None
-    if rules.max_in_flight is not None and queue.leased >= rules.max_in_flight:
+    if queue.paused or queue.is_full:
         return None
     found = [
         since

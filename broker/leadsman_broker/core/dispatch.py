@@ -58,7 +58,7 @@ def _fill(state: "State", call: Call, origin: Queue) -> bool:
     while call.capacity() > 0:
         for capability in _rotation(call.capabilities, worker.last_served):
             queue = state.queues.get((namespace, capability))
-            if queue is None or not call.takes(capability) or not can_serve(state, queue, worker):
+            if queue is None or not call.takes(capability):
                 continue
             if queue is not origin and first(queue) is not call:
                 continue

@@ -13,7 +13,7 @@ from leadsman_broker.core.lanes import Lane, Tasks
 from leadsman_broker.core.ranking import Key, Ranking
 from leadsman_broker.core.rotation import Shelf
 from leadsman_broker.core.tasks import TaskRow
-from leadsman_broker.core.tenants import BACKGROUND, INTERACTIVE, Tenant, lane_key
+from leadsman_broker.core.tenants import BACKGROUND, INTERACTIVE, Tenant
 
 SUSPECT = 2
 OVER_CAP = 4
@@ -104,10 +104,6 @@ class Line:
         lane.take(row)
         self._count(lane, -1)
 
-    def count_depth(self, tenant: str, change: int) -> None:
-        """Follow a task that begins or ceases to wait, ready or delayed."""
-        self.tenant(tenant).depth += change
-
     def begin(self, row: TaskRow) -> None:
         """Count a lease of a task that is in the line no longer."""
         self._count_in_flight(row, 1, 0.0)
@@ -195,9 +191,9 @@ class Line:
     # How
 
     def _lane(self, row: TaskRow) -> Lane:
-        tenant = self.tenant(row.tenant)
+        tenant = self.tenants.get(row.tenant) or self.tenant(row.tenant)
         interactive = INTERACTIVE if row.task_class is _INTERACTIVE_CLASS else BACKGROUND
-        key = lane_key(row, interactive)
+        key = row.priority + 10 * interactive + (20 if row.suspect else 0)
         lane = tenant.lanes.get(key)
         if lane is None:
             self._lanes += 1
@@ -227,7 +223,7 @@ class Line:
             self._place(lane)
 
     def _count_in_flight(self, row: TaskRow, change: int, now: float) -> None:
-        tenant = self.tenant(row.tenant)
+        tenant = self.tenants.get(row.tenant) or self.tenant(row.tenant)
         self.in_flight[INTERACTIVE if row.task_class is _INTERACTIVE_CLASS else BACKGROUND] += change
         was_capped = tenant.capped
         tenant.count_in_flight(change)
@@ -238,7 +234,7 @@ class Line:
                     tenant.opened_at = [now, now]
                 for lane in tenant.lanes.values():
                     self._place(lane)
-        if change < 0:
+        if change < 0 and len(self.tenants) > 1:  # a tenant alone has its turn anyway
             for lane in tenant.lanes.values():
                 if lane.shelf is not None:
                     lane.shelf.lighter(lane)

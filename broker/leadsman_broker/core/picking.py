@@ -16,6 +16,7 @@ from leadsman_broker.core.lanes import Lane, Tasks
 from leadsman_broker.core.line import OVER_CAP, SUSPECT
 from leadsman_broker.core.placement import finish
 from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.rotation import Shelf
 from leadsman_broker.core.runs import is_doomed
 from leadsman_broker.core.tasks import TaskRow
 from leadsman_broker.core.tenants import BACKGROUND, INTERACTIVE
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 def can_serve(state: "State", queue: Queue, worker: WorkerRow | None = None) -> bool:
     """Say whether the queue has a task that this worker may have; None: a worker that holds something."""
-    return bool(queue.ready) and bool(_open_kinds(state, queue, worker))
+    return bool(_open_shelves(state, queue, worker))
 
 
 def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
@@ -35,7 +36,7 @@ def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
 
     A task whose ttl has run out ends here instead of being leased.
     """
-    while queue.ready and (lane := _next_lane(state, queue, worker)) is not None:
+    while (lane := _next_lane(state, queue, worker)) is not None:
         row = lane.head(state.tasks)
         assert row is not None  # noqa: S101  # a lane without tasks stands on no shelf
         if row.expires_at is not None and row.expires_at <= state.now:
@@ -55,31 +56,24 @@ def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
     return None
 
 
-def _open_kinds(state: "State", queue: Queue, worker: WorkerRow | None) -> list[int]:
-    """Return the kinds of task (class and suspicion) of which there are some that this worker may have."""
+def _open_shelves(state: "State", queue: Queue, worker: WorkerRow | None) -> list[Shelf]:
+    """Return the shelves with tasks that this worker may have; over their cap only if there are no others."""
     line = queue.line
     shelves = line.shelves
     kinds: list[int] = []
-    alone = line.suspects and worker is not None and not worker.leases
     for interactive in (BACKGROUND, INTERACTIVE):
-        ordinary = shelves[interactive].mask or shelves[interactive + OVER_CAP].mask
-        suspect = alone and (shelves[interactive + SUSPECT].mask or shelves[interactive + SUSPECT + OVER_CAP].mask)
-        if (ordinary or suspect) and closed(state, queue, interactive) is None:
-            if ordinary:
-                kinds.append(interactive)
-            if suspect:
+        if line.ready[interactive] and closed(state, queue, interactive) is None:
+            kinds.append(interactive)
+            if line.suspects and worker is not None and not worker.leases:
                 kinds.append(interactive + SUSPECT)
-    return kinds
+    found = [shelves[kind] for kind in kinds if shelves[kind].mask]
+    return found or [shelves[kind + OVER_CAP] for kind in kinds if shelves[kind + OVER_CAP].mask]
 
 
 def _next_lane(state: "State", queue: Queue, worker: WorkerRow) -> Lane | None:
-    kinds = _open_kinds(state, queue, worker)
-    if not kinds:
-        return None
-    all_shelves = queue.line.shelves
-    shelves = [all_shelves[kind] for kind in kinds if all_shelves[kind].mask]
+    shelves = _open_shelves(state, queue, worker)
     if not shelves:
-        shelves = [all_shelves[kind + OVER_CAP] for kind in kinds if all_shelves[kind + OVER_CAP].mask]
+        return None
     mask = 0
     for shelf in shelves:
         mask |= shelf.mask

@@ -90,34 +90,40 @@ class Queue:
         return self.ready + self.delayed
 
     @property
+    def is_full(self) -> bool:
+        """Say whether as many tasks are in flight as may be."""
+        limit = self.rules.max_in_flight
+        return limit is not None and self.leased >= limit
+
+    @property
     def holds_tasks(self) -> bool:
         """Say whether dropping the queue would drop a task."""
         return bool(self.ready or self.delayed or self.leased or self.dead)
 
     def follow(self, rules: CapabilityConfig, now: float) -> None:
         """Take over new rules."""
+        was_full = self.is_full
         self.rules = rules
-        self.opened_at = now
+        if was_full and not self.is_full:
+            self.opened_at = now
         self.pace.follow(rules.leases_per_minute, now)
         self.line.follow(rules, now)
 
     def add_fresh(self, row: TaskRow) -> None:
         """Take in a task that is ready at accept."""
         row.state = READY
-        self.line.count_depth(row.tenant, 1)
         self.line.append(row)
 
     def add_returned(self, row: TaskRow) -> None:
         """Take in a task that comes back and is ready; a suspect waits apart."""
         row.state = READY
-        self.line.count_depth(row.tenant, 1)
         self.line.insert(row)
 
     def add_delayed(self, row: TaskRow) -> None:
         """Take in a task that is due later."""
         row.state = DELAYED
         self.delayed += 1
-        self.line.count_depth(row.tenant, 1)
+        self.line.tenant(row.tenant).delayed += 1
         heappush(self._delayed, (row.due_at, row.seq))
         if row.backing_off:
             self.backing_off += 1
@@ -130,13 +136,11 @@ class Queue:
             self._leave_delayed(row)
         else:
             self.line.discard(row)
-        self.line.count_depth(row.tenant, -1)
 
     def take(self, row: TaskRow) -> None:
         """Remove a ready task that was picked; it is the caller's, counted as leased."""
         self.picks += 1
         self.line.take(row, self.picks)
-        self.line.count_depth(row.tenant, -1)
         self.lend(row)
 
     def lend(self, row: TaskRow) -> None:
@@ -189,13 +193,13 @@ class Queue:
             row = tasks[heappop(self._delayed)[1]]
             self._leave_delayed(row)
             row.backing_off = False
-            self.line.count_depth(row.tenant, -1)
             self.add_returned(row)
             moved += 1
         return moved
 
     def _leave_delayed(self, row: TaskRow) -> None:
         self.delayed -= 1
+        self.line.tenant(row.tenant).delayed -= 1
         if row.backing_off:
             self.backing_off -= 1
         if row.soon:

@@ -3,14 +3,9 @@
 The untenanted are one tenant, `""`: in rotation like any other, and under no cap.
 """
 
-from typing import TYPE_CHECKING
-
 from leadsman.reasons import Reason
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman_broker.core.lanes import Lane
-
-if TYPE_CHECKING:
-    from leadsman_broker.core.tasks import TaskRow
 
 INTERACTIVE = 1
 """Where a pair is kept, one thing for each class: `pair[BACKGROUND]`, `pair[INTERACTIVE]`."""
@@ -33,7 +28,7 @@ class Tenant:
     __slots__ = (
         "cap",
         "capped",
-        "depth",
+        "delayed",
         "excess",
         "held",
         "in_flight",
@@ -49,8 +44,7 @@ class Tenant:
     def __init__(self, name: str, rules: CapabilityConfig) -> None:
         self.name = name
         self.lanes: dict[int, Lane] = {}
-        self.depth = 0
-        """Ready and delayed tasks."""
+        self.delayed = 0
         self.ready = [0, 0]
         """Ready tasks by class."""
         self.in_flight = 0
@@ -69,6 +63,11 @@ class Tenant:
         self.load = 0.0
         """In flight by weight. A quotient of two whole numbers: equal ones are equal as floats too."""
         self.follow(rules)
+
+    @property
+    def depth(self) -> int:
+        """Return how many tasks it has, ready or delayed: what admission counts."""
+        return self.ready[BACKGROUND] + self.ready[INTERACTIVE] + self.delayed
 
     @property
     def idle(self) -> bool:
@@ -94,8 +93,3 @@ class Tenant:
         ready = self.ready[INTERACTIVE] if interactive and self.held[INTERACTIVE] is None else 0
         ready += self.ready[BACKGROUND] if background and self.held[BACKGROUND] is None else 0
         return max(0, ready - max(0, self.cap - self.in_flight))
-
-
-def lane_key(row: "TaskRow", interactive: int) -> int:
-    """Return the key of the lane that a task belongs to within its tenant."""
-    return row.priority + 10 * interactive + (20 if row.suspect else 0)
