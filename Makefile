@@ -124,6 +124,10 @@ demo-down: venv ## Take down what the demo left up
 bench-core: venv ## The broker core alone, without I/O
 	$(PY) bench/core.py
 
+.PHONY: bench-fairness
+bench-fairness: venv ## How fairly tenants and classes are served, on a virtual clock
+	$(PY) bench/fairness.py
+
 .PHONY: bench-broker
 bench-broker: venv ## The broker over real HTTP and SQLite (ARGS=--quick: in a minute)
 	$(PY) bench/broker.py $(ARGS)
