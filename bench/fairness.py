@@ -71,9 +71,7 @@ def main() -> None:
     )
     report(
         "interactive_wait_max_s",
-        over_seeds(
-            lambda seed: max(fairness.interactive_beside_flood(seed=seed).waits["", TaskClass.INTERACTIVE])
-        ),
+        over_seeds(lambda seed: max(fairness.interactive_beside_flood(seed=seed).waits["", TaskClass.INTERACTIVE])),
         "s",
         background_tasks=5_000,
         interactive_tasks=30,

@@ -18,7 +18,9 @@ Work = Callable[[random.Random], float]
 class Load:
     """Workers of some slots each, and a record of who waited how long and who had how much."""
 
-    def __init__(self, rules: CapabilityConfig, *, slots: int, per_worker: int = 1, work: Work, seed: int = 1) -> None:
+    def __init__(
+        self, rules: CapabilityConfig, *, slots: int, per_worker: int = 1, work: Work, seed: int = 1
+    ) -> None:
         self.rig = Rig(rules, seed=seed)
         self.began = self.rig.now
         self.waits: dict[tuple[str, TaskClass], list[float]] = defaultdict(list)

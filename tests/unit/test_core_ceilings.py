@@ -175,7 +175,7 @@ def test_work_is_told_by_what_holds_it_back():
     assert (stats.waiting, stats.leasable) == (10, 4)
 
 
-def test_with_UseIdle_a_cap_takes_nothing_off_what_could_be_in_flight():
+def test_with_use_idle_a_cap_takes_nothing_off_what_could_be_in_flight():
     rig = Rig(rules(max_slots=8, over_cap="UseIdle"))
     rig.submit(5, tenant="a")
     assert rig.stats().leasable == 5

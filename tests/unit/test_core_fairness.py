@@ -41,13 +41,13 @@ def test_interactive_tasks_start_within_one_task_time_while_background_floods():
     assert max(waits) <= fairness.LONGEST_WORK
 
 
-def test_with_UseIdle_a_flood_takes_what_is_idle_and_gives_it_up_as_tasks_end():
+def test_with_use_idle_a_flood_takes_what_is_idle_and_gives_it_up_as_tasks_end():
     load = fairness.small_beside_large(large=500, over_cap="UseIdle")
     assert load.most_in_flight["large"] == fairness.SLOTS
     assert max(load.waits["small", BACKGROUND]) <= fairness.LONGEST_WORK
 
 
-def test_with_Wait_a_flood_stays_at_its_cap_although_slots_are_idle():
+def test_with_wait_a_flood_stays_at_its_cap_although_slots_are_idle():
     load = fairness.small_beside_large(large=500)
     assert load.most_in_flight["large"] == fairness.SLOTS // 4
 
@@ -121,9 +121,9 @@ def test_the_turn_of_the_lowest_does_not_disturb_turns_within_one_priority():
         lambda rig, lease: rig.ack(lease),
         lambda rig, lease: rig.nack(lease),
         lambda rig, lease: rig.release(lease, delay_seconds=60.0),
-        lambda rig, lease: rig.wait(31.0),
-        lambda rig, lease: rig.configure(CapabilityConfig(name=CAPABILITY, max_slots=40)),
-        lambda rig, lease: rig.configure(CapabilityConfig(name=CAPABILITY, max_slots=4, over_cap="UseIdle")),
+        lambda rig, _: rig.wait(31.0),
+        lambda rig, _: rig.configure(CapabilityConfig(name=CAPABILITY, max_slots=40)),
+        lambda rig, _: rig.configure(CapabilityConfig(name=CAPABILITY, max_slots=4, over_cap="UseIdle")),
     ],
     ids=["ack", "nack", "release", "reclaim", "more slots", "UseIdle"],
 )
@@ -210,8 +210,12 @@ def picks_beside(blocked: int, delayed: int) -> int:
     def serve():
         for _ in range(10):
             command = rig.call("w1")
-            (answer,) = rig.core.step([command], rig.store.read(rig.core.needs([command])), rig.now, rig.rand).answers
-            rig.core.step([c.Ack(NAMESPACE, answer.leases[0].token)], rig.store.read(rig.core.needs([])), rig.now, rig.rand)
+            (answer,) = rig.core.step(
+                [command], rig.store.read(rig.core.needs([command])), rig.now, rig.rand
+            ).answers
+            rig.core.step(
+                [c.Ack(NAMESPACE, answer.leases[0].token)], rig.store.read(rig.core.needs([])), rig.now, rig.rand
+            )
 
     serve()
     return calls_made(serve)

@@ -7,8 +7,11 @@ from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Step
 from leadsman_broker.core.tasks import TaskRow
 
-Lane = tuple[str, str]
-"""(capability, tenant): who may pass whom between tenants is a matter of fairness, not of order."""
+Lane = tuple[str, str, str]
+"""(capability, tenant, class): who may pass whom between tenants is a matter of fairness, not of order.
+
+The class counts only where a reserve may hold back one of them.
+"""
 
 
 class Order(Feature):
@@ -32,12 +35,17 @@ class Order(Feature):
             for lease in answer.leases:
                 row = next((row for row in self._ready if row.id == lease.task_id), None)
                 if row is not None and row.epoch == lease.epoch:
-                    lane = (lease.capability, row.tenant)
+                    lane = _lane(row)
                     worst[lane] = max(worst.get(lane, (-99, 0)), (-row.priority, row.seq))
         for row in self._ready:
             if state.tasks.get(row.seq) is row and row.state is TaskState.READY and not row.suspect:
-                last = worst.get((row.queue.key[1], row.tenant))
+                last = worst.get(_lane(row))
                 assert last is None or last < (-row.priority, row.seq), f"{row.id} was passed over"
+
+
+def _lane(row: TaskRow) -> Lane:
+    reserve = row.queue.rules.interactive_reserve_percent
+    return row.queue.key[1], row.tenant, row.task_class.value if reserve else ""
 
 
 FEATURE = Order
