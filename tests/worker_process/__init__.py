@@ -11,5 +11,6 @@ from .fixtures import gate, journal, start_worker
 from .journal import Gate, Journal
 from .process import WorkerProcess
 from .proxy import CuttingProxy
+from .unreliable import UnreliableProxy
 
-__all__ = ["CuttingProxy", "Gate", "Journal", "WorkerProcess", "gate", "journal", "start_worker"]
+__all__ = ["CuttingProxy", "Gate", "Journal", "UnreliableProxy", "WorkerProcess", "gate", "journal", "start_worker"]

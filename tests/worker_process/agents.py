@@ -435,3 +435,39 @@ async def blocked(ctx: Context):
     note(ctx, "started")
     time.sleep(ctx.payload)  # noqa: ASYNC251  the mistake under test
     return "blocked"
+
+
+def take_effect(ctx):
+    """Enter the task into a sink that keeps one entry a key; the journal counts how often this ran."""
+    note(ctx, "effect", ctx.delivery)
+    (Path(os.environ["AGENTS_SINK"]) / ctx.idempotency_key).touch()
+    return ctx.delivery
+
+
+@app.task("chaos")
+async def chaos(ctx: Context):
+    note(ctx, "ran", ctx.delivery)
+    await asyncio.sleep(ctx.payload)
+    first = await ctx.once("effect", lambda: take_effect(ctx))
+    note(ctx, "recorded", ctx.delivery)
+    await asyncio.sleep(ctx.payload)
+    return {"delivery": ctx.delivery, "effect": first}
+
+
+@app.task("chaos", name="sync")
+def chaos_sync(ctx: SyncContext):
+    note(ctx, "ran", ctx.delivery)
+    time.sleep(ctx.payload)
+    first = ctx.once("effect", lambda: take_effect(ctx))
+    note(ctx, "recorded", ctx.delivery)
+    time.sleep(ctx.payload)
+    return {"delivery": ctx.delivery, "effect": first}
+
+
+@app.task("chaos", name="isolated", isolation="process")
+async def chaos_isolated(ctx: Context):
+    note(ctx, "ran", ctx.delivery)
+    await asyncio.sleep(ctx.payload)
+    first = await ctx.once("effect", lambda: take_effect(ctx))
+    note(ctx, "recorded", ctx.delivery)
+    return {"delivery": ctx.delivery, "effect": first}

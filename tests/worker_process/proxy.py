@@ -60,8 +60,12 @@ class CuttingProxy:
         while not self._closed:
             try:
                 client, _ = self._listener.accept()
-                server = socket.create_connection((_HOST, self._target))
             except OSError:
+                continue
+            try:
+                server = socket.create_connection((_HOST, self._target))
+            except OSError:  # the broker is away
+                client.close()
                 continue
             with self._lock:
                 self._sockets += [client, server]

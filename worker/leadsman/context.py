@@ -34,6 +34,7 @@ class TaskFacts:
     tenant: str = ""
     attempt: int = 1
     max_attempts: int = 5
+    delivery: int = 1
     resume: Any = None
     age_seconds: float = 0.0
     maybe_ran: bool = False
@@ -91,6 +92,11 @@ class TaskContext:
     def attempt(self) -> int:
         """1 for the first; failures and lost workers count, releases do not."""
         return self._facts.attempt
+
+    @property
+    def delivery(self) -> int:
+        """Grows with every time that the task is handed to a worker, whatever became of the time before."""
+        return self._facts.delivery
 
     @property
     def max_attempts(self) -> int:

@@ -279,6 +279,7 @@ def _facts(lease: Lease) -> TaskFacts:
         tenant=task.tenant,
         attempt=task.attempt,
         max_attempts=task.max_attempts,
+        delivery=task.epoch,
         resume=task.checkpoint,
         age_seconds=task.age_seconds,
         maybe_ran=task.maybe_ran is True,
