@@ -260,6 +260,7 @@ def test_the_openapi_document_describes_every_call(broker):
         "/v1/namespaces/{namespace}/capabilities/{name}/redrive",
         "/v1/namespaces/{namespace}/capabilities/{name}/resume",
         "/v1/namespaces/{namespace}/cost",
+        "/v1/namespaces/{namespace}/capabilities/{name}/budget",
         "/v1/namespaces/{namespace}/runs",
         "/v1/namespaces/{namespace}/runs/{id}",
         "/v1/namespaces/{namespace}/runs/{id}/cancel",

@@ -16,6 +16,7 @@ from leadsman_broker.core.core import Core
 from leadsman_broker.core.rows import (
     AcceptedRow,
     AttemptOutcome,
+    BudgetRow,
     Caps,
     Changes,
     CordonRow,
@@ -33,7 +34,7 @@ from leadsman_broker.core.rows import (
     Standing,
     TotalsRow,
 )
-from leadsman_broker.core.usage import Usage
+from leadsman_broker.core.usage import Estimate, Usage
 from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.dead import DeadQuery
 from leadsman_broker.store.errors import StoreFencedError
@@ -180,7 +181,7 @@ def test_every_field_of_a_live_task_comes_back_as_it_was(reopen):
         accepted_at=100.125,
         max_attempts=77,
         run_id="run-1",
-        estimate=Usage(0, 2_500_000),
+        estimate=Estimate(None, 2_500_000),
         standing=standing(due_at=130.5, backing_off=True, expires_at=1e9, **LEASED),
     )
     rows = [AcceptedRow(row, "default", b"null", None, b"", None) for row in (fresh, rich)]
@@ -756,3 +757,33 @@ def test_tasks_are_listed_by_run(store):
     assert [record.live.id for record in page.records] == ours[:2]
     rest = store.tasks(query._replace(after=page.next_after), rig.now)
     assert ([record.live.id for record in rest.records], rest.next_after) == (ours[2:], None)
+
+
+def test_what_a_budget_reserved_and_whether_its_attempt_reported_come_back(reopen):
+    rows = [
+        attempt(1, outcome=AttemptOutcome.RUNNING, reported=False, usage=Usage(), reserved=Usage(0, 7)),
+        attempt(2, outcome=AttemptOutcome.RUNNING, reported=True, reserved=Usage(5, 0)),
+        attempt(3, outcome=AttemptOutcome.RUNNING),
+    ]
+    reopen().commit(Changes(ledger=keyed(*rows)))
+    assert sorted(reopen().load().running) == rows
+
+
+def test_accounts_of_a_budget_come_back_until_their_window_turns_or_their_queue_goes(reopen):
+    key, other = (NAMESPACE, CAPABILITY), (NAMESPACE, "llm")
+    rows = [
+        BudgetRow(*key, None, 3600.0, Usage(5, 6)),
+        BudgetRow(*key, "", 3600.0, Usage(1, 1)),
+        BudgetRow(*key, "a", 7200.0, Usage(2, 2)),
+        BudgetRow(*other, None, 3600.0, Usage(3, 3)),
+    ]
+    store = reopen()
+    store.commit(Changes(budgets=rows))
+    store.commit(Changes(budgets=[rows[0]._replace(settled=Usage(9, 9))]))
+    store = reopen()
+    assert {row.settled for row in store.load().budgets} == {Usage(n, n) for n in (9, 1, 2, 3)}
+    store.commit(Changes(budgets_turned={key: 7200.0}))
+    store = reopen()
+    assert {(row.capability, row.tenant) for row in store.load().budgets} == {(CAPABILITY, "a"), ("llm", None)}
+    store.commit(Changes(forgotten=[key, other]))
+    assert reopen().load().budgets == []

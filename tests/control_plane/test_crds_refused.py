@@ -120,6 +120,22 @@ def test_a_pool_that_makes_no_sense_is_refused_in_plain_words(apply, changes, me
         ({"retry": {"backoffSeconds": 301}}, "backoffSeconds may not be above maxBackoffSeconds"),
         ({"retry": {"maxAttempts": 0}}, "spec.retry.maxAttempts in body should be greater than or equal to 1"),
         ({"admission": {"maxDepth": -1}}, "spec.admission.maxDepth in body should be greater than or equal to 0"),
+        ({"budget": {"tokens": 5}}, "spec.budget.estimate: Required value"),
+        ({"budget": {"estimate": {"tokens": 5}}}, "a budget caps tokens, money or what each tenant may use"),
+        ({"budget": {"tokens": 5, "estimate": {"money": "1"}}}, "a budget of tokens needs estimate.tokens"),
+        (
+            {"budget": {"perTenant": {"money": "5"}, "estimate": {"tokens": 1}}},
+            "a budget of money needs estimate.money",
+        ),
+        ({"budget": {"tokens": 5, "estimate": {"tokens": 6}}}, "estimate.tokens is above the budget"),
+        ({"budget": {"money": "1.5", "estimate": {"money": "1.6"}}}, "estimate.money is above the budget"),
+        (
+            {"budget": {"money": "9", "perTenant": {"money": "1"}, "estimate": {"money": "2"}}},
+            "estimate.money is above the budget",
+        ),
+        ({"budget": {"money": "0", "estimate": {"money": "1"}}}, "money must be above 0"),
+        ({"budget": {"money": "5 EUR", "estimate": {"money": "1"}}}, "spec.budget.money in body should match"),
+        ({"budget": {"tokens": 5, "window": "Week", "estimate": {"tokens": 1}}}, 'Unsupported value: "Week"'),
     ],
 )
 def test_a_capability_that_makes_no_sense_is_refused_in_plain_words(apply, spec, message):

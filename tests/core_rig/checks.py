@@ -13,6 +13,7 @@ from leadsman_broker.core.picking import can_serve
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import QueueKey
 from leadsman_broker.core.tasks import READY, TaskRow, live_row_of
+from leadsman_broker.core.usage import NOTHING, Usage
 
 PAIR = (TaskClass.BACKGROUND, TaskClass.INTERACTIVE)
 
@@ -32,6 +33,7 @@ def check(core: Core) -> None:
     check_pauses(core)
     check_nothing_waits_in_vain(core)
     check_runs(core)
+    check_budgets(core)
 
 
 def check_counts(core: Core) -> None:
@@ -178,6 +180,27 @@ def check_runs(core: Core) -> None:
         assert (run.purge_at is None) == (run.state is RunState.RUNNING or bool(run.live))
 
 
+def check_budgets(core: Core) -> None:
+    """What is reserved is what live leases of the window reserve, and nobody is held back for a budget in vain."""
+    for queue in core.state.queues.values():
+        budget = queue.budget
+        if budget is None:
+            continue
+        reserved: dict[str | None, Usage] = {}
+        for row in core.state.tasks.values():
+            lease = row.lease
+            if row.queue is not queue or lease is None or lease.reserved is None:
+                continue
+            if lease.started_at >= budget.starts_at:
+                for level in budget.levels(row.tenant):
+                    charge = lease.usage.raised_to(lease.reserved)
+                    reserved[level] = reserved.get(level, NOTHING).plus(charge)
+        for level, account in budget.accounts().items():
+            assert account.reserved == reserved.pop(level, NOTHING)
+            assert min(account.settled) >= 0
+        assert not reserved
+
+
 def picture(core: Core) -> dict[str, Any]:
     """All of a core that a restart must bring back; not how long leases last, which a restart extends."""
     state = core.state
@@ -202,6 +225,12 @@ def picture(core: Core) -> dict[str, Any]:
         }
         for key, queue in state.queues.items()
     }
+    budgets = {
+        (key, level): account.charged
+        for key, queue in state.queues.items()
+        for level, account in (queue.budget.accounts() if queue.budget is not None else {}).items()
+        if any(account.charged)
+    }
     runs = {key: (run.row(), run.live) for key, run in state.runs.items()}
     usage = {seq: row.lease.usage for seq, row in state.tasks.items() if row.lease is not None}
     holders = {key: worker.leases for key, worker in state.workers.items() if worker.leases}
@@ -212,6 +241,7 @@ def picture(core: Core) -> dict[str, Any]:
         "holders": holders,
         "usage": usage,
         "runs": runs,
+        "budgets": budgets,
         "bound": bound,
         "next": state.next_seq,
     }

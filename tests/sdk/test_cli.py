@@ -444,3 +444,9 @@ def test_a_redrive_that_finds_no_room_says_how_to_go_on(run, client, broker, nam
     again = run("dlq", "redrive", "small", "--all")
     assert (again.returncode, again.stdout) == (REFUSED, "redriven 0\n")
     assert "the same command goes on" in again.stderr
+
+
+def test_the_budget_of_a_queue_that_has_none_is_not_found(run):
+    done = run("budget", "echo")
+    assert (done.returncode, done.stdout) == (ERROR, "")
+    assert "no capability echo with a budget" in done.stderr

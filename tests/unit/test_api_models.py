@@ -150,6 +150,7 @@ def test_every_rule_of_the_broker_has_a_field_so_none_is_out_of_reach():
             "lowestBandEvery": 9,
         },
         "limits": {"maxInFlight": 5, "leasesPerMinute": 6},
+        "budget": {"tokens": 5, "estimate": {"tokens": 1}},
         "retention": {"completedSeconds": 101, "deadSeconds": 201, "ledgerSeconds": 301},
     }
     found = capability_config(Capability.model_validate({"metadata": {"name": "c"}, "spec": spec}))
@@ -226,3 +227,27 @@ def test_what_the_operator_sets_itself_is_a_pinned_list():
         "LEADSMAN_DRAIN_SECONDS",
         "LEADSMAN_HEALTH_PORT",
     )
+
+
+def test_a_budget_reaches_the_broker_in_millionths():
+    spec = {
+        "budget": {
+            "window": "Month",
+            "tokens": 1_000_000,
+            "money": "50.00",
+            "perTenant": {"money": "2.5"},
+            "estimate": {"tokens": 2_000, "money": "0.000001"},
+            "onExhausted": "PauseAll",
+        }
+    }
+    found = capability_config(Capability.model_validate({"metadata": {"name": "c"}, "spec": spec})).budget
+    assert found is not None
+    assert found.model_dump(mode="json") == {
+        "window": "Month",
+        "tokens": 1_000_000,
+        "cost_micros": 50_000_000,
+        "tenant_tokens": None,
+        "tenant_cost_micros": 2_500_000,
+        "estimate": {"tokens": 2_000, "cost_micros": 1},
+        "on_exhausted": "PauseAll",
+    }

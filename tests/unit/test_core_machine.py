@@ -340,7 +340,8 @@ class CoreMachine(RuleBasedStateMachine):
         assert booked == {key: usage for key, usage in self.reported.items() if any(usage)}
         live = self.rig.core.state.tasks
         running = {(row.seq, row.epoch) for row in rows if row.outcome is AttemptOutcome.RUNNING}
-        assert running == {(seq, row.epoch) for seq, row in live.items() if row.lease and any(row.lease.usage)}
+        leases = {(seq, row.epoch): row.lease for seq, row in live.items() if row.lease is not None}
+        assert running == {key for key, lease in leases.items() if any(lease.usage) or lease.reserved is not None}
 
     @invariant()
     def a_restart_would_change_nothing(self):

@@ -4,7 +4,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskClass
-from leadsman_broker.core import runs
+from leadsman_broker.core import budgets, runs
 from leadsman_broker.core.commands import Enqueue, NewTask
 from leadsman_broker.core.idempotency import key_of, known, remember
 from leadsman_broker.core.ids import new_task_id
@@ -39,7 +39,10 @@ def unfit(state: "State", namespace: str, task: NewTask) -> Accepted | Refused |
     if len(task.payload) > limit:
         return Refused("payload_too_large", f"{len(task.payload)} bytes of JSON, at most {limit} are accepted")
     key = key_of(namespace, task)
-    return known(state, key, task) if key is not None else None
+    answer = known(state, key, task) if key is not None else None
+    if answer is None and (why := budgets.excessive(queue, task.tenant, task.estimate)) is not None:
+        return Refused("estimate_too_large", why)
+    return answer
 
 
 def saturated(state: "State", queue: Queue, tenant: str, *, share: float = 1.0) -> Saturated | None:

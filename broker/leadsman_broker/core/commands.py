@@ -11,7 +11,7 @@ from typing import NamedTuple
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskClass
 from leadsman_broker.core.rows import Caps
-from leadsman_broker.core.usage import Usage
+from leadsman_broker.core.usage import Estimate, Usage
 
 
 class NewTask(NamedTuple):
@@ -31,7 +31,7 @@ class NewTask(NamedTuple):
     max_attempts: int | None = None
     traceparent: str | None = None
     run_id: str = ""
-    estimate: Usage | None = None
+    estimate: Estimate | None = None
     """What an attempt may use; None: the capability's default."""
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from leadsman.wire.capabilities import CapabilityConfig
+from leadsman_broker.core import budgets
 from leadsman_broker.core.commands import Configure
 from leadsman_broker.core.placement import forget_queue, watch_delayed
 from leadsman_broker.core.queues import Queue
@@ -51,6 +52,7 @@ def _put(state: "State", key: tuple[str, str], rules: CapabilityConfig) -> None:
     if queue is None:
         queue = state.queues[key] = Queue(key, rules, state.tasks, state.now, configured=True)
         queue.paused = key in state.pauses
+        budgets.follow(state, queue)
         state.queue_changed(queue, urgent=True)
         for call in [*state.calls.values()]:  # workers may have been waiting for it
             if call.worker.key[0] == key[0] and key[1] in call.capabilities:
@@ -60,6 +62,7 @@ def _put(state: "State", key: tuple[str, str], rules: CapabilityConfig) -> None:
         return
     startup_changed = queue.rules.startup_seconds != rules.startup_seconds
     queue.follow(rules, state.now)
+    budgets.follow(state, queue)
     queue.configured = True
     if queue.ready:
         state.hot[key] = None

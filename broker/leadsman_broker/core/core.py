@@ -21,8 +21,9 @@ from typing import Any
 
 from leadsman.wire.capabilities import TenantFrom
 from leadsman.wire.stats import CapabilityStats, CordonStats, FenceStats, WorkerStats
+from leadsman_broker.core import budgets, stats, timers
 from leadsman_broker.core import commands as c
-from leadsman_broker.core import stats, timers
+from leadsman_broker.core.accounts import Budget
 from leadsman_broker.core.admission import enqueue
 from leadsman_broker.core.asking import abandon, lease
 from leadsman_broker.core.cancelling import cancel
@@ -105,6 +106,7 @@ class Core:
     def __init__(self, stored: Stored, now: float, rand: Randomness, settings: Settings | None = None) -> None:
         """Build the state from a store's rows. Every lease found is extended: a start is a stall."""
         self.state = State(settings if settings is not None else Settings(), now, rand)
+        self.state.gates = (*self.state.gates, budgets.gate)
         restore(self.state, stored)
         self._sweep_at = now
         self._shortest_lease = self._find_shortest_lease()
@@ -241,6 +243,11 @@ class Core:
         """Say whether a queue takes the tenant of a task from who submits it, whatever the task claims."""
         queue = self.state.queues.get((namespace, capability))
         return queue is not None and queue.rules.tenant_from is TenantFrom.IDENTITY
+
+    def budget(self, key: QueueKey) -> Budget | None:
+        """Return the accounts of a queue's budget, to be read only; None when it has none."""
+        queue = self.state.queues.get(key)
+        return queue.budget if queue is not None else None
 
     def run_counts(self) -> dict[tuple[str, str], int]:
         """Count the runs in memory by namespace and state."""

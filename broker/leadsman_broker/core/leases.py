@@ -31,7 +31,10 @@ def grant(state: "State", row: TaskRow, worker: WorkerRow, attempt_id: str) -> G
     row.secret = new_secret(state.rand)
     slack = rules.lease_seconds * state.settings.reclaim_jitter * state.rand.random()
     expires_at = state.now + min(rules.lease_seconds, rules.attempt_timeout_seconds)
-    hold(state, row, Lease(worker, attempt_id, state.now, expires_at, slack))
+    lease = Lease(worker, attempt_id, state.now, expires_at, slack)
+    hold(state, row, lease)
+    if row.queue.budget is not None:
+        ledger.reserve(state, row, lease)
     worker.last_served = row.queue.key[1]
     state.out.touched[row.seq] = row
     state.queue_changed(row.queue, urgent=row.queue.ready == 0)

@@ -2,13 +2,13 @@
 
 A report carries the totals of its attempt so far, and only a larger one counts, so repeating it changes nothing.
 An attempt that lost its lease may still report: that is booked on its own delivery, as work done in vain, whoever
-has the task by then.
+has the task by then. Runs and budgets follow every change of a row.
 """
 
 from typing import TYPE_CHECKING
 
 from leadsman.wire.capabilities import CapabilityConfig
-from leadsman_broker.core import runs
+from leadsman_broker.core import budgets, runs
 from leadsman_broker.core.ids import Token, seq_of
 from leadsman_broker.core.rows import AttemptOutcome, LedgerRow, LiveRow
 from leadsman_broker.core.tasks import Lease, TaskRow, live_row_of
@@ -27,6 +27,14 @@ _OUTCOMES = {"ack": COMPLETED, "nack": FAILED, "release": RELEASED}
 _DEFAULT_RETENTION_SECONDS = CapabilityConfig(name="default").ledger_retention_seconds
 
 
+def reserve(state: "State", row: TaskRow, lease: Lease) -> None:
+    """Set aside what a new attempt may use, where its queue has a budget."""
+    budget = row.queue.budget
+    if budget is not None:
+        lease.reserved = budgets.estimate_of(budget, row.estimate)
+        _book(state, None, _running(state, live_row_of(row), lease))
+
+
 def report(state: "State", namespace: str, token: Token, holder: TaskRow | None, usage: Usage) -> None:
     """Book what an attempt has used so far; `holder` is the task if this token holds it."""
     if holder is not None and holder.lease is not None:
@@ -41,37 +49,32 @@ def close(state: "State", row: TaskRow, outcome: AttemptOutcome) -> None:
     One that used nothing leaves no trace, unless it was lost: then a late report finds its time here.
     """
     lease = row.lease
-    if lease is None or (lease.usage == NOTHING and outcome is not LOST):
-        return
-    live = live_row_of(row)
-    if outcome is LOST:
-        _count_lost(state, live, lease.usage)
-    _write(state, live, row.epoch, leased_at=lease.started_at, outcome=outcome, usage=lease.usage)
+    if lease is not None and (lease.reported or lease.reserved is not None or outcome is LOST):
+        before = _running(state, live_row_of(row), lease)
+        _book(state, before, before._replace(outcome=outcome))
 
 
 def won_late(state: "State", row: TaskRow) -> None:
     """Turn a lost attempt into the one that completed its task: its ack came before anyone else had it."""
     known = state.loaded.ledger.get((row.seq, row.epoch))
     if known is not None:
-        if row.run_id:
-            runs.used(state, (row.queue.key[0], row.run_id), NOTHING, NOTHING.less(known.usage))
-        _write(state, live_row_of(row), row.epoch, leased_at=known.leased_at, outcome=COMPLETED, usage=known.usage)
+        _book(state, known, known._replace(outcome=COMPLETED))
+
+
+def orphaned(state: "State", attempt: LedgerRow) -> None:
+    """Close the row of a running attempt whose lease did not come back at a start."""
+    _book(state, attempt, attempt._replace(outcome=LOST))
 
 
 def _report_running(state: "State", row: TaskRow, lease: Lease, usage: Usage) -> None:
     grown = lease.usage.raised_to(usage)
-    if grown != lease.usage:
-        live = live_row_of(row)
-        _count(state, live, grown.less(lease.usage), lost=False)
-        lease.usage = grown
-        _write(
-            state,
-            live,
-            row.epoch,
-            leased_at=lease.started_at,
-            outcome=AttemptOutcome.RUNNING,
-            usage=grown,
-        )
+    if grown == lease.usage and (lease.reported or lease.reserved is None):
+        return
+    live = live_row_of(row)
+    before = _running(state, live, lease)
+    lease.usage = grown
+    lease.reported = True
+    _book(state, before, _running(state, live, lease))
 
 
 def _report_late(state: "State", namespace: str, token: Token, usage: Usage) -> None:
@@ -80,15 +83,12 @@ def _report_late(state: "State", namespace: str, token: Token, usage: Usage) -> 
     if live is None:
         return
     known = state.loaded.ledger.get((live.seq, token.epoch))
-    before = known.usage if known is not None else NOTHING
-    after = before.raised_to(usage)
-    if after == before:
-        return
-    outcome = known.outcome if known is not None else _outcome_of(live, token.epoch)
-    grown = after.less(before)
-    _count(state, live, grown, lost=outcome is LOST)
-    leased_at = known.leased_at if known is not None else state.now
-    _write(state, live, token.epoch, leased_at=leased_at, outcome=outcome, usage=after)
+    if known is None:
+        outcome = _outcome_of(live, token.epoch)
+        known = _row(state, live, token.epoch, leased_at=state.now, outcome=outcome, usage=NOTHING)
+    after = known.usage.raised_to(usage)
+    if after != known.usage or (known.reserved is not None and not known.reported):
+        _book(state, known, known._replace(usage=after, reported=True))
 
 
 def _task_of(state: "State", namespace: str, token: Token) -> LiveRow | None:
@@ -113,13 +113,17 @@ def _outcome_of(live: LiveRow, epoch: int) -> AttemptOutcome:
     return _OUTCOMES.get(standing.settled_op, LOST) if standing.settled_epoch == epoch else LOST
 
 
-def _write(
+def _running(state: "State", live: LiveRow, lease: Lease) -> LedgerRow:
+    row = _row(state, live, live.standing.epoch, leased_at=lease.started_at, outcome=RUNNING, usage=lease.usage)
+    return row._replace(reported=lease.reported, reserved=lease.reserved)
+
+
+def _row(
     state: "State", live: LiveRow, epoch: int, *, leased_at: float, outcome: AttemptOutcome, usage: Usage
-) -> None:
+) -> LedgerRow:
     queue = state.queues.get((live.namespace, live.capability))
     kept = queue.rules.ledger_retention_seconds if queue is not None else _DEFAULT_RETENTION_SECONDS
-    key = (live.seq, epoch)
-    state.loaded.ledger[key] = state.out.ledger[key] = LedgerRow(
+    return LedgerRow(
         live.seq,
         epoch,
         live.id,
@@ -131,26 +135,28 @@ def _write(
         outcome,
         usage,
         leased_at + kept,
+        reported=False,
     )
 
 
-def _count(state: "State", live: LiveRow, usage: Usage, *, lost: bool) -> None:
-    if live.run_id:
-        runs.used(state, (live.namespace, live.run_id), usage, NOTHING)
-    queue = state.queues.get((live.namespace, live.capability))
+def _book(state: "State", before: LedgerRow | None, after: LedgerRow) -> None:
+    """Write a row, and let everyone follow who counts what attempts used."""
+    key = (after.seq, after.epoch)
+    state.loaded.ledger[key] = state.out.ledger[key] = after
+    budgets.charge(state, before, after)
+    used = after.usage.less(before.usage) if before is not None else after.usage
+    lost = (after.usage if after.outcome is LOST else NOTHING).less(
+        before.usage if before is not None and before.outcome is LOST else NOTHING
+    )
+    if used == NOTHING and lost == NOTHING:
+        return
+    if after.run_id:
+        runs.used(state, (after.namespace, after.run_id), used, lost)
+    queue = state.queues.get((after.namespace, after.capability))
     if queue is not None:
-        queue.totals.tokens += usage.tokens
-        queue.totals.cost_micros += usage.cost_micros
-        state.out.totals.add(queue)
-    if lost:
-        _count_lost(state, live, usage)
-
-
-def _count_lost(state: "State", live: LiveRow, usage: Usage) -> None:
-    if live.run_id:
-        runs.used(state, (live.namespace, live.run_id), NOTHING, usage)
-    queue = state.queues.get((live.namespace, live.capability))
-    if queue is not None and usage != NOTHING:
-        queue.totals.lost_tokens += usage.tokens
-        queue.totals.lost_cost_micros += usage.cost_micros
+        totals = queue.totals
+        totals.tokens += used.tokens
+        totals.cost_micros += used.cost_micros
+        totals.lost_tokens += max(0, lost.tokens)  # a counter: a late ack takes nothing back
+        totals.lost_cost_micros += max(0, lost.cost_micros)
         state.out.totals.add(queue)

@@ -1,10 +1,12 @@
 """What the current step must make durable, gathered while it runs."""
 
+from leadsman_broker.core.accounts import Account
 from leadsman_broker.core.commands import NewTask
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import (
     AcceptedRow,
     AttemptKey,
+    BudgetRow,
     Changes,
     CordonRow,
     Ending,
@@ -26,6 +28,8 @@ class Outbox:
     """Touched rows are written as they stand when the step ends, each once, however often they changed."""
 
     __slots__ = (
+        "budgets",
+        "budgets_turned",
         "checkpoints",
         "cordons",
         "ended",
@@ -71,6 +75,8 @@ class Outbox:
         self.ledger_purged: list[AttemptKey] = []
         self.runs: dict[RunKey, Run] = {}
         self.runs_purged: list[RunKey] = []
+        self.budgets: dict[tuple[QueueKey, str | None], Account] = {}
+        self.budgets_turned: dict[QueueKey, float] = {}
 
     def accept(self, row: TaskRow, task: NewTask) -> None:
         """Write a new task."""
@@ -128,4 +134,9 @@ class Outbox:
             ledger_purged=self.ledger_purged,
             runs={key: run.row() for key, run in self.runs.items()},
             runs_purged=self.runs_purged,
+            budgets_turned=self.budgets_turned,
+            budgets=[
+                BudgetRow(*queue, tenant, account.starts_at, account.settled)
+                for (queue, tenant), account in self.budgets.items()
+            ],
         )

@@ -131,6 +131,6 @@ def forget_queue(state: "State", queue: "Queue") -> None:
     state.hot.pop(queue.key, None)
     state.out.totals.discard(queue)
     state.out.forgotten.append(queue.key)
-    for kind in ("due", "soon", "suspects", "service", "pace"):
+    for kind in ("due", "soon", "suspects", "service", "pace", "budget"):
         state.alarms.set((kind, queue.key), None)
     state.queue_changed(queue, urgent=True)

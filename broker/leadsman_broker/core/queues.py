@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.reasons import Reason
 from leadsman.wire.capabilities import CapabilityConfig
+from leadsman_broker.core.accounts import Budget
 from leadsman_broker.core.lanes import Tasks
 from leadsman_broker.core.line import Line
 from leadsman_broker.core.pace import Pace
@@ -28,6 +29,7 @@ class Queue:
         "_delayed",
         "_soon",
         "backing_off",
+        "budget",
         "configured",
         "dead",
         "delayed",
@@ -61,6 +63,8 @@ class Queue:
         self.pace = Pace(rules.leases_per_minute, now)
         self.held: tuple[set[Reason], set[Reason]] = (set(), set())
         """Why all its tasks of a class, background and interactive, wait for something else, see `gates`."""
+        self.budget: Budget | None = None
+        """What its attempts may use, see `budgets`."""
         self.opened_at = 0.0
         """When it was last opened by a pause, a ceiling or a hold that ended."""
         self.delayed = 0

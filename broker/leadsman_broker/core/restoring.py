@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskState
-from leadsman_broker.core import ledger
+from leadsman_broker.core import budgets, ledger
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import hold
 from leadsman_broker.core.leases import extend
 from leadsman_broker.core.placement import finish, requeue, watch_delayed, watch_expiry
 from leadsman_broker.core.queues import Queue
-from leadsman_broker.core.rows import AttemptOutcome, LiveRow, QueueKey, Standing, Stored
+from leadsman_broker.core.rows import LiveRow, QueueKey, Standing, Stored
 from leadsman_broker.core.runs import restore_runs
 from leadsman_broker.core.service_times import ServiceTimes
 from leadsman_broker.core.tasks import Lease, TaskRow, task_from
@@ -44,8 +44,8 @@ def restore(state: "State", stored: Stored) -> None:
         _queue(state, key).dead = dead
     for row in stored.tasks:
         _place(state, row)
-    _restore_usage(state, stored)
     restore_runs(state, stored.runs)
+    _restore_usage(state, stored)
 
     for queue in [*state.queues.values()]:
         key = queue.key
@@ -79,12 +79,18 @@ def _let_go_of_all(state: "State") -> None:
 
 def _restore_usage(state: "State", stored: Stored) -> None:
     """Give leases back what their attempts said they used; one whose lease did not come back is lost."""
+    orphans = []
     for attempt in stored.running:
         row = state.tasks.get(attempt.seq)
         if row is not None and row.lease is not None and row.epoch == attempt.epoch:
             row.lease.usage = attempt.usage
+            row.lease.reported = attempt.reported
+            row.lease.reserved = attempt.reserved
         else:
-            state.out.ledger[attempt.seq, attempt.epoch] = attempt._replace(outcome=AttemptOutcome.LOST)
+            orphans.append(attempt)
+    budgets.restore(state, stored.budgets)
+    for attempt in orphans:
+        ledger.orphaned(state, attempt)
 
 
 def _queue(

@@ -38,7 +38,11 @@ class Saturated:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Refused for another cause: `unknown_capability`, `payload_too_large`, `idempotency_mismatch`, `run_ended`."""
+    """Refused for another cause.
+
+    The code: `unknown_capability`, `payload_too_large`, `idempotency_mismatch`,
+    `run_ended` or `estimate_too_large`.
+    """
 
     code: str
     reason: str

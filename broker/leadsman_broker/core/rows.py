@@ -12,7 +12,7 @@ from typing import NamedTuple
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
-from leadsman_broker.core.usage import Usage
+from leadsman_broker.core.usage import NOTHING, Estimate, Usage
 
 KeyId = tuple[str, str, str, str]
 """An idempotency key in full: namespace, capability, tenant, key."""
@@ -82,7 +82,7 @@ class LiveRow(NamedTuple):
     max_attempts: int
     run_id: str
     """"": it belongs to no run."""
-    estimate: Usage | None
+    estimate: Estimate | None
     standing: Standing
 
 
@@ -212,6 +212,8 @@ class TotalsRow(NamedTuple):
     lost_cost_micros: int = 0
     over_limit: int = 0
     """Follow-up tasks that were accepted although the queue was full."""
+    over_budget: int = 0
+    """Interactive tasks that were leased although the budget was used up."""
 
 
 class AttemptOutcome(StrEnum):
@@ -243,6 +245,34 @@ class LedgerRow(NamedTuple):
     outcome: AttemptOutcome
     usage: Usage
     purge_at: float
+    reported: bool = True
+    """It has said what it used; else `usage` is nothing."""
+    reserved: Usage | None = None
+    """What its budget set aside for it; None: no budget counts it."""
+
+    @property
+    def charge(self) -> Usage:
+        """Return what its budget is charged: the reservation or more while it runs, then what it said.
+
+        One that ended without a word is charged its estimate, unless it was given back.
+        """
+        if self.reserved is None:
+            return NOTHING
+        if self.outcome is AttemptOutcome.RUNNING:
+            return self.usage.raised_to(self.reserved)
+        return self.usage if self.reported or self.outcome is AttemptOutcome.RELEASED else self.reserved
+
+
+class BudgetRow(NamedTuple):
+    """What the ended attempts of one window were charged: of a queue, or of one of its tenants."""
+
+    namespace: str
+    capability: str
+    tenant: str | None
+    """None: the queue."""
+    starts_at: float
+    """Of the window."""
+    settled: Usage
 
 
 RunKey = tuple[str, str]
@@ -379,6 +409,9 @@ class Changes:
     ledger_purged: list[AttemptKey] = field(default_factory=list)
     runs: dict[RunKey, RunRow] = field(default_factory=dict)
     runs_purged: list[RunKey] = field(default_factory=list)
+    budgets_turned: dict[QueueKey, float] = field(default_factory=dict)
+    """Queue -> begin of the window; rows of earlier ones go."""
+    budgets: list[BudgetRow] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(
@@ -403,6 +436,8 @@ class Changes:
             or self.ledger_purged
             or self.runs
             or self.runs_purged
+            or self.budgets_turned
+            or self.budgets
         )
 
 
@@ -429,3 +464,4 @@ class Stored:
     """Ledger rows of attempts that had not ended."""
     runs: list[RunRow] = field(default_factory=list)
     """Those that are running or have live tasks."""
+    budgets: list[BudgetRow] = field(default_factory=list)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core.rows import LiveRow, Standing
-from leadsman_broker.core.usage import NOTHING, Usage
+from leadsman_broker.core.usage import NOTHING, Estimate, Usage
 
 if TYPE_CHECKING:
     from leadsman_broker.core.queues import Queue
@@ -37,6 +37,8 @@ class Lease:
         "progress_at",
         "progress_seq",
         "refused",
+        "reported",
+        "reserved",
         "sent_at",
         "slack",
         "stalled",
@@ -71,6 +73,10 @@ class Lease:
         """The broker stalled and the worker has not renewed it since: its loss is nobody's fault."""
         self.usage = NOTHING
         """What the attempt said it has used."""
+        self.reported = False
+        """It has said anything at all."""
+        self.reserved: Usage | None = None
+        """What its budget set aside for it."""
 
 
 class TaskRow:
@@ -120,7 +126,7 @@ class TaskRow:
         due_at: float,
         expires_at: float | None,
         run_id: str = "",
-        estimate: Usage | None = None,
+        estimate: Estimate | None = None,
     ) -> None:
         self.seq = seq
         self.id = task_id

@@ -4,6 +4,7 @@ from heapq import heappop
 from typing import TYPE_CHECKING, cast
 
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import budgets
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.cordoning import lift_expired_cordons
 from leadsman_broker.core.fencing import lift_expired
@@ -64,6 +65,8 @@ def _ring(state: "State", kind: str, queue: Queue) -> bool:
         if moved == PROMOTIONS_PER_STEP:
             return False
         watch_delayed(state, queue)
+    elif kind == "budget":
+        budgets.turn(state, queue)
     elif kind == "soon":
         if queue.count_soon(state.tasks, state.now):
             state.queue_changed(queue, urgent=True)

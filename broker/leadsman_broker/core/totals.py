@@ -25,6 +25,7 @@ class Totals:
     lost_tokens: int
     lost_cost_micros: int
     over_limit: int
+    over_budget: int
 
     def __init__(self, row: TotalsRow | None = None) -> None:
         row = row if row is not None else TotalsRow()

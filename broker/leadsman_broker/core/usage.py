@@ -23,3 +23,16 @@ class Usage(NamedTuple):
 
 
 NOTHING = Usage()
+
+
+class Estimate(NamedTuple):
+    """What an attempt may use by the word of its task; None: what the queue says."""
+
+    tokens: int | None = None
+    cost_micros: int | None = None
+
+    def over(self, default: Usage) -> Usage:
+        """Return the whole estimate."""
+        tokens = default.tokens if self.tokens is None else self.tokens
+        cost_micros = default.cost_micros if self.cost_micros is None else self.cost_micros
+        return Usage(tokens, cost_micros)

@@ -1,9 +1,12 @@
 """What capabilities, tenants, runs and tasks cost."""
 
-from leadsman.wire.costs import CostBy, CostLine, CostReport
+from leadsman.wire.costs import BudgetLevel, BudgetView, CostBy, CostLine, CostReport
+from leadsman.wire.problems import ProblemCode
 from leadsman_broker.auth import Role
+from leadsman_broker.core.accounts import Account, Budget
 from leadsman_broker.engine import Engine
 from leadsman_broker.http.exchange import Exchange, Response, bad_query, json_response
+from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Parameter, Route
 from leadsman_broker.store import cost
 
@@ -50,8 +53,36 @@ class CostCalls:
                         {"type": "integer", "default": ITEMS},
                     ),
                 ),
-            )
+            ),
+            Route(
+                "GET",
+                "/v1/namespaces/{namespace}/capabilities/{name}/budget",
+                self.budget,
+                _READERS,
+                "Read what the budget of a queue has used in its present window",
+                reply=BudgetView,
+                statuses=(404,),
+            ),
         ]
+
+    async def budget(self, exchange: Exchange) -> Response:
+        """Read a budget."""
+        key = (exchange.namespace, exchange.path["name"])
+        budget = self._engine.core.budget(key)
+        if budget is None:
+            raise ProblemError(
+                404, ProblemCode.NOT_FOUND, f"namespace {key[0]} has no capability {key[1]} with a budget"
+            )
+        return json_response(
+            BudgetView(
+                namespace=key[0],
+                capability=key[1],
+                window=budget.rules.window.value,
+                starts_at=budget.starts_at,
+                ends_at=budget.ends_at,
+                levels=_levels(budget),
+            )
+        )
 
     async def cost(self, exchange: Exchange) -> Response:
         """Report the cost of a namespace."""
@@ -79,6 +110,27 @@ class CostCalls:
                 items=[_line(item) for item in items],
             )
         )
+
+
+def _levels(budget: Budget) -> list[BudgetLevel]:
+    accounts = budget.accounts()
+    tenants = [tenant for tenant in accounts if tenant is not None]
+    tenants.sort(key=lambda tenant: (accounts[tenant].charged[::-1], tenant), reverse=True)
+    return [_level(budget, tenant) for tenant in (None, *tenants[:ITEMS])]
+
+
+def _level(budget: Budget, tenant: str | None) -> BudgetLevel:
+    account = budget.accounts().get(tenant) or Account(budget.starts_at)
+    max_tokens, max_cost_micros = budget.caps(tenant)
+    return BudgetLevel(
+        tenant=tenant,
+        max_tokens=max_tokens,
+        tokens=account.settled.tokens,
+        reserved_tokens=account.reserved.tokens,
+        max_cost_micros=max_cost_micros,
+        cost_micros=account.settled.cost_micros,
+        reserved_cost_micros=account.reserved.cost_micros,
+    )
 
 
 def _line(line: cost.CostLine) -> CostLine:

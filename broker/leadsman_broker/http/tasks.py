@@ -21,7 +21,7 @@ from leadsman_broker.auth import Role
 from leadsman_broker.core.commands import Cancel, Enqueue, NewTask
 from leadsman_broker.core.fingerprint import fingerprint
 from leadsman_broker.core.results import Cancelled, Refused, Saturated, SubmitOutcome
-from leadsman_broker.core.usage import Usage
+from leadsman_broker.core.usage import Estimate
 from leadsman_broker.engine import Engine
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, bad_query, json_response
@@ -104,9 +104,10 @@ class TaskCalls:
         command = Enqueue(exchange.namespace, tuple(self._new_task(exchange, task) for task in request.tasks))
         (outcomes,) = await self._engine.submit([command], grows=True)
         results = cast("list[SubmitOutcome]", outcomes)
-        ended = [one.reason for one in results if isinstance(one, Refused) and one.code == ProblemCode.RUN_ENDED]
-        if len(ended) == len(results):
-            raise ProblemError(409, ProblemCode.RUN_ENDED, ended[0])
+        for status, code in ((409, ProblemCode.RUN_ENDED), (422, ProblemCode.ESTIMATE_TOO_LARGE)):
+            refused = [one.reason for one in results if isinstance(one, Refused) and one.code == code]
+            if len(refused) == len(results):
+                raise ProblemError(status, code, refused[0])
         reply = Response(views.submit_reply(results))
         waits = [result.retry_after_s for result in results if isinstance(result, Saturated)]
         if len(waits) == len(results):
@@ -195,7 +196,7 @@ def new_task(task: TaskSubmit, tenant: str) -> NewTask:
         max_attempts=task.max_attempts,
         traceparent=task.traceparent,
         run_id=task.run_id or "",
-        estimate=None if task.estimate is None else Usage(task.estimate.tokens, task.estimate.cost_micros),
+        estimate=None if task.estimate is None else Estimate(task.estimate.tokens, task.estimate.cost_micros),
     )
 
 

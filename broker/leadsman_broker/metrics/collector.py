@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from leadsman import __version__
+from leadsman_broker.core.accounts import Account
 from leadsman_broker.store.interface import Store
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class BrokerCollector(Collector):
         yield from self._totals()
         yield from self._workers()
         yield from self._runs()
+        yield from self._budgets()
         yield from self._engine_state()
         yield from self._space()
 
@@ -90,6 +92,25 @@ class BrokerCollector(Collector):
             for event, count in totals.items():
                 events.add_metric((*key, event), count)
         yield from (events, tokens, cost, lost_tokens, lost_cost)
+
+    def _budgets(self) -> Iterator[Metric]:
+        labels = (*_QUEUE, "part")
+        what = "of a queue's budget in its present window, settled, reserved and at most"
+        tokens = GaugeMetricFamily("leadsman_budget_tokens", f"Tokens {what}", labels=labels)
+        cost = GaugeMetricFamily("leadsman_budget_cost", f"Money {what}", labels=labels)
+        for key in self._engine.core.queue_keys():
+            budget = self._engine.core.budget(key)
+            if budget is None:
+                continue
+            account = budget.accounts().get(None) or Account(budget.starts_at)
+            caps = budget.caps(None)
+            for family, field, unit in ((tokens, 0, 1), (cost, 1, 1_000_000)):
+                cap = caps[field]
+                if cap is not None:
+                    family.add_metric((*key, "settled"), account.settled[field] / unit)
+                    family.add_metric((*key, "reserved"), account.reserved[field] / unit)
+                    family.add_metric((*key, "max"), cap / unit)
+        yield from (tokens, cost)
 
     def _runs(self) -> Iterator[Metric]:
         family = GaugeMetricFamily(

@@ -14,6 +14,7 @@ from leadsman_broker.core.rows import (
     AcceptedRow,
     AttemptKey,
     AttemptOutcome,
+    BudgetRow,
     Changes,
     CordonRow,
     Ending,
@@ -80,6 +81,7 @@ class MemoryTables:
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
         self.ledger: dict[AttemptKey, LedgerRow] = {}
         self.runs: dict[RunKey, RunRow] = {}
+        self.budgets: dict[tuple[QueueKey, str | None], BudgetRow] = {}
 
 
 class MemoryStore:
@@ -111,6 +113,7 @@ class MemoryStore:
             pauses=[*tables.pauses.values()],
             totals=dict(tables.totals),
             service_times=dict(tables.service_times),
+            budgets=[*tables.budgets.values()],
             runs=[row for row in tables.runs.values() if row.purge_at is None],
             running=[row for row in tables.ledger.values() if row.outcome is AttemptOutcome.RUNNING],
         )
@@ -331,6 +334,15 @@ class MemoryStore:
             tables.totals.pop(key, None)
             tables.service_times.pop(key, None)
         tables.ledger.update(changes.ledger)
+        for key, starts_at in [
+            *changes.budgets_turned.items(),
+            *((key, float("inf")) for key in changes.forgotten),
+        ]:
+            for account in [known for known in tables.budgets if known[0] == key]:
+                if tables.budgets[account].starts_at < starts_at:
+                    del tables.budgets[account]
+        for budget in changes.budgets:
+            tables.budgets[(budget.namespace, budget.capability), budget.tenant] = budget
         tables.runs.update(changes.runs)
         for run in changes.runs_purged:
             tables.runs.pop(run, None)
@@ -367,7 +379,8 @@ class MemoryStore:
         )
 
     def _with_usage(self, record: TaskRecord) -> TaskRecord:
-        used = [row.usage for row in list(self._tables.ledger.values()) if row.seq == record.live.seq]
+        rows = list(self._tables.ledger.values())
+        used = [row.usage for row in rows if row.seq == record.live.seq and row.reported]
         return record._replace(usage=_total(used)) if used else record
 
     def _accept(self, accepted: AcceptedRow) -> None:

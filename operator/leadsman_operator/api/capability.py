@@ -116,6 +116,80 @@ class Limits(ApiModel):
     """Tasks that may be handed out in a minute, evenly; retries count. Default: no bound."""
 
 
+Tokens = Annotated[int, Field(ge=1, le=1_000_000_000_000, json_schema_extra=INT64)]
+Money = Annotated[str, Field(max_length=16, pattern=r"^[0-9]{1,9}(\.[0-9]{1,6})?$")]
+
+
+class BudgetAmounts(ApiModel):
+    """Tokens, money, or both."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            ("has(self.tokens) || has(self.money)", "give tokens, money or both"),
+            ("!has(self.money) || double(self.money) > 0.0", "money must be above 0"),
+        )
+    )
+
+    tokens: Tokens | None = None
+    """Number of tokens."""
+    money: Money | None = None
+    """Amount of money as text, in whatever unit the workers report: "0.25"."""
+
+
+def _caps(field: str) -> str:
+    """Return a CEL expression: the budget caps this."""
+    return f"(has(self.{field}) || (has(self.perTenant) && has(self.perTenant.{field})))"
+
+
+def _fits(field: str, number: str) -> str:
+    """Return a CEL expression: no cap is below the estimate. `number` makes a number of a value."""
+    estimate = number.format(f"self.estimate.{field}")
+    return (
+        f"!has(self.estimate.{field}) || "
+        f"((!has(self.{field}) || {estimate} <= {number.format(f'self.{field}')}) && "
+        f"(!has(self.perTenant) || !has(self.perTenant.{field}) || "
+        f"{estimate} <= {number.format(f'self.perTenant.{field}')}))"
+    )
+
+
+class BudgetRules(ApiModel):
+    """What the attempts of the queue may use in each window. Needs an estimate of one attempt for what it caps."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "has(self.tokens) || has(self.money) || has(self.perTenant)",
+                "a budget caps tokens, money or what each tenant may use",
+            ),
+            (
+                f"!{_caps('tokens')} || has(self.estimate.tokens)",
+                "a budget of tokens needs estimate.tokens: what is reserved when an attempt begins",
+            ),
+            (
+                f"!{_caps('money')} || has(self.estimate.money)",
+                "a budget of money needs estimate.money: what is reserved when an attempt begins",
+            ),
+            (_fits("tokens", "{}"), "estimate.tokens is above the budget: no task could ever begin"),
+            (_fits("money", "double({})"), "estimate.money is above the budget: no task could ever begin"),
+            ("!has(self.money) || double(self.money) > 0.0", "money must be above 0"),
+        )
+    )
+
+    window: Literal["Hour", "Day", "Month"] = "Day"
+    """The span a budget is for, by UTC; each one starts from zero."""
+    tokens: Tokens | None = None
+    """Tokens that all attempts of the queue may use in a window."""
+    money: Money | None = None
+    """Money that all attempts of the queue may use in a window, as text: "50.00"."""
+    per_tenant: BudgetAmounts | None = None
+    """What the attempts of each tenant may use in a window, besides. Tasks without a tenant have no such cap."""
+    estimate: BudgetAmounts
+    """What is reserved for an attempt when it begins, unless its task says otherwise. What it used replaces it."""
+    on_exhausted: Literal["PauseBackground", "PauseAll"] = "PauseBackground"
+    """What waits for the next window when the budget is used up: background tasks (interactive ones go over it and
+    are counted), or all."""
+
+
 class RetentionRules(ApiModel):
     """How long what has ended can still be read."""
 
@@ -140,6 +214,8 @@ class CapabilitySpec(ApiModel):
     """Whose task goes next: the highest priority, and in it the tenant with least in flight for its weight."""
     limits: Limits = Limits()
     """What the world behind the workers can take: a provider's ceiling, licences."""
+    budget: BudgetRules | None = None
+    """What its attempts may use in an hour, a day or a month. Default: no budget."""
     retention: RetentionRules = RetentionRules()
     """How long what has ended can still be read."""
 

@@ -1,9 +1,12 @@
 """From custom resources to what the broker and the scaling decision take."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 
+from leadsman.wire import capabilities as wire
 from leadsman.wire.capabilities import CapabilityConfig
-from leadsman_operator.api.capability import Capability
+from leadsman.wire.costs import Usage
+from leadsman_operator.api.capability import BudgetAmounts, BudgetRules, Capability
 from leadsman_operator.api.workerpool import Step, WorkerPool
 from leadsman_operator.api.workerpool_status import DecisionClamp, DecisionInput, LastDecision
 from leadsman_operator.scaling.model import DEFAULT_STARTUP_SECONDS, Decision, PoolSpec
@@ -84,6 +87,7 @@ def capability_config(
         lowest_band_every=spec.fairness.lowest_band_every,
         completed_retention_seconds=spec.retention.completed_seconds,
         dead_retention_seconds=spec.retention.dead_seconds,
+        budget=_budget(spec.budget),
         ledger_retention_seconds=spec.retention.ledger_seconds,
         startup_seconds=min(startup_seconds, MAX_STARTUP_SECONDS),
     )
@@ -135,3 +139,23 @@ def last_decision(decision: Decision, time: str) -> LastDecision:
 
 def _milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
+
+
+def _budget(budget: BudgetRules | None) -> wire.BudgetRules | None:
+    if budget is None:
+        return None
+    tenant = budget.per_tenant or BudgetAmounts()
+    return wire.BudgetRules(
+        window=wire.BudgetWindow(budget.window),
+        tokens=budget.tokens,
+        cost_micros=_micros(budget.money),
+        tenant_tokens=tenant.tokens,
+        tenant_cost_micros=_micros(tenant.money),
+        estimate=Usage(tokens=budget.estimate.tokens or 0, cost_micros=_micros(budget.estimate.money) or 0),
+        on_exhausted=wire.OnExhausted(budget.on_exhausted),
+    )
+
+
+def _micros(money: str | None) -> int | None:
+    """Return an amount in millionths; the text has at most six decimals."""
+    return None if money is None else int(Decimal(money) * 1_000_000)

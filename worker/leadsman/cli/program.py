@@ -11,6 +11,7 @@ import typer
 
 from leadsman import __version__
 from leadsman.cli.broker import broker
+from leadsman.cli.budget import budget
 from leadsman.cli.cost import cost
 from leadsman.cli.dlq import dlq
 from leadsman.cli.exits import Exit, exit_code
@@ -36,6 +37,7 @@ program.command()(worker)
 program.command()(queues)
 program.command()(top)
 program.command()(cost)
+program.command()(budget)
 program.command()(pause)
 program.command()(resume)
 program.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(

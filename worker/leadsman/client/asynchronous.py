@@ -22,7 +22,7 @@ from leadsman.connection.replies import is_temporary, parse
 from leadsman.errors import LeadsmanError, Submission, TaskFailedError, WaitTimeoutError
 from leadsman.wire.base import MAX_BATCH
 from leadsman.wire.capabilities import PauseReply, PauseRequest
-from leadsman.wire.costs import CostBy, CostReport
+from leadsman.wire.costs import BudgetView, CostBy, CostReport
 from leadsman.wire.dead_letters import (
     DeadFilter,
     DeadGroups,
@@ -388,6 +388,10 @@ class Client:
     async def resume(self, capability: str) -> PauseReply:
         """Lease a paused capability again. Raises NotFoundError."""
         return self._parsed(PauseReply, await self._call("POST", ("capabilities", capability, "resume"), b""))
+
+    async def budget(self, capability: str) -> BudgetView:
+        """Return what a queue's budget has used in its present window. Raises NotFoundError when it has none."""
+        return await self._read(BudgetView, "capabilities", capability, "budget")
 
     async def stats(self) -> StatsSnapshot:
         """Return the namespace's queues and workers in one sample."""

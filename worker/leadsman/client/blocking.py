@@ -14,7 +14,7 @@ from leadsman.client.asynchronous import Client, Redriving
 from leadsman.client.runs import Run, SyncRun
 from leadsman.connection.address import Address, resolve
 from leadsman.wire.capabilities import PauseReply
-from leadsman.wire.costs import CostBy, CostReport
+from leadsman.wire.costs import BudgetView, CostBy, CostReport
 from leadsman.wire.dead_letters import DeadFilter, DeadGroups, PurgeResult, RedriveResult
 from leadsman.wire.runs import RunState, RunView
 from leadsman.wire.stats import StatsSnapshot
@@ -308,6 +308,11 @@ class SyncClient:
         """Lease a paused capability again. Raises NotFoundError."""
         engine = self._ready()
         return engine.run(engine.client.resume(capability))
+
+    def budget(self, capability: str) -> BudgetView:
+        """Return what a queue's budget has used in its present window. Raises NotFoundError when it has none."""
+        engine = self._ready()
+        return engine.run(engine.client.budget(capability))
 
     def stats(self) -> StatsSnapshot:
         """Return the namespace's queues and workers in one sample."""

@@ -1,11 +1,12 @@
 """The rules of a namespace's queues, as the operator pushes them to the broker."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from leadsman.wire.base import Name, Reply, Request, Tenant
+from leadsman.wire.costs import MAX_USAGE, Usage
 
 
 class OverCap(StrEnum):
@@ -27,6 +28,53 @@ class TenantFrom(StrEnum):
 
 
 Weight = Annotated[int, Field(ge=1, le=1_000)]
+
+
+class BudgetWindow(StrEnum):
+    """What a budget is for: fixed spans of UTC time."""
+
+    HOUR = "Hour"
+    DAY = "Day"
+    MONTH = "Month"
+
+
+class OnExhausted(StrEnum):
+    """What stops when a budget is used up."""
+
+    PAUSE_BACKGROUND = "PauseBackground"
+    """Background tasks wait for the next window; interactive ones go over the budget, and are counted."""
+    PAUSE_ALL = "PauseAll"
+    """Every task waits for the next window."""
+
+
+BudgetCap = Annotated[int, Field(ge=1, le=1_000 * MAX_USAGE)]
+
+
+class BudgetRules(Request):
+    """What the attempts of a queue may use in each window; money in millionths of its unit."""
+
+    window: BudgetWindow
+    tokens: BudgetCap | None = None
+    cost_micros: BudgetCap | None = None
+    tenant_tokens: BudgetCap | None = None
+    """Of each tenant; tasks without one count for the queue alone. So is the next."""
+    tenant_cost_micros: BudgetCap | None = None
+    estimate: Usage
+    """What is reserved for an attempt when it begins, unless its task says otherwise."""
+    on_exhausted: OnExhausted = OnExhausted.PAUSE_BACKGROUND
+
+    @model_validator(mode="after")
+    def _estimates_what_it_caps(self) -> Self:
+        for name, caps, estimate in (
+            ("tokens", (self.tokens, self.tenant_tokens), self.estimate.tokens),
+            ("cost_micros", (self.cost_micros, self.tenant_cost_micros), self.estimate.cost_micros),
+        ):
+            given = [cap for cap in caps if cap is not None]
+            if given and not estimate:
+                raise ValueError(f"a budget of {name} needs an estimate of {name} for an attempt")
+            if given and estimate > min(given):
+                raise ValueError(f"the estimate of {name} is above the budget: no task could ever begin")
+        return self
 
 
 class CapabilityConfig(Request):
@@ -66,6 +114,7 @@ class CapabilityConfig(Request):
     """What the serving pools may grow to, in slots; unknown: no tenant has a cap."""
     lowest_band_every: Annotated[int, Field(ge=0, le=1_000_000)] = 16
     """Every how many picks the oldest task of the lowest leasable priority goes first; 0: strict priority."""
+    budget: BudgetRules | None = None
     startup_seconds: Annotated[float, Field(ge=0, le=3_600)] = 30.0
     """How long the serving pools' pods take to start; delayed work due within it counts as `due_soon`."""
 

@@ -21,11 +21,46 @@ class Usage(Request):
     """Money in millionths of whatever unit the fleet counts in."""
 
 
+class Estimate(Request):
+    """What an attempt may use; what is absent is as its queue says."""
+
+    tokens: Amount | None = None
+    cost_micros: Amount | None = None
+
+
 class UsageView(Reply):
     """What a task has used, all attempts together."""
 
     tokens: int
     cost_micros: int
+
+
+class BudgetLevel(Reply):
+    """What one level of a budget has used in the window: the queue, or one of its tenants."""
+
+    tenant: str | None = None
+    """Absent: the queue."""
+    max_tokens: int | None = None
+    tokens: int
+    """Of attempts that have ended; so is `cost_micros`."""
+    reserved_tokens: int
+    """For attempts that run; so is `reserved_cost_micros`."""
+    max_cost_micros: int | None = None
+    cost_micros: int
+    reserved_cost_micros: int
+
+
+class BudgetView(Reply):
+    """A budget in its present window."""
+
+    namespace: str
+    capability: str
+    window: str
+    starts_at: float
+    """Broker wall clock, seconds since the epoch; so is the next."""
+    ends_at: float
+    levels: list[BudgetLevel]
+    """The queue first, then the tenants that have used most."""
 
 
 class CostBy(StrEnum):

@@ -24,6 +24,7 @@ class ProblemCode(StrEnum):
     NOT_DEAD = "not_dead"
     UNKNOWN_RUN = "unknown_run"
     RUN_ENDED = "run_ended"
+    ESTIMATE_TOO_LARGE = "estimate_too_large"
     FOLLOW_UP_REFUSED = "follow_up_refused"
     CONFIRMATION_REQUIRED = "confirmation_required"
     SATURATED = "saturated"

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue
 
 from leadsman.wire.base import MAX_BATCH, HandlerName, Name, Reply, Request, RunId, Seconds, TaskId, Tenant
-from leadsman.wire.costs import Usage, UsageView
+from leadsman.wire.costs import Estimate, UsageView
 
 
 class TaskState(StrEnum):
@@ -46,7 +46,7 @@ class TaskSubmit(Request):
     traceparent: Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f-]+$")] | None = None
     run_id: RunId | None = None
     """The run it belongs to, created with its first task. A follow-up task belongs to its parent's."""
-    estimate: Usage | None = None
+    estimate: Estimate | None = None
     """What an attempt may use, where it is not what the capability says."""
 
 

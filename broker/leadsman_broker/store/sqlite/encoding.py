@@ -12,6 +12,7 @@ from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core.rows import (
     AttemptOutcome,
+    BudgetRow,
     Caps,
     EndedRow,
     Ending,
@@ -22,7 +23,7 @@ from leadsman_broker.core.rows import (
     RunRow,
     Standing,
 )
-from leadsman_broker.core.usage import Usage
+from leadsman_broker.core.usage import Estimate, Usage
 
 Queues = dict[int, QueueKey]
 
@@ -71,7 +72,7 @@ def live_row(row: tuple[Any, ...], queues: Queues) -> LiveRow:
         row[7],
         row[8],
         row[9],
-        None if row[10] is None else Usage(row[10], row[11]),
+        None if row[10] is None and row[11] is None else Estimate(row[10], row[11]),
         standing,
     )
 
@@ -113,12 +114,15 @@ def attempt_values(row: LedgerRow, queue: int) -> tuple[Any, ...]:
         row.outcome,
         *row.usage,
         row.purge_at,
+        row.reported,
+        *(row.reserved or (None, None)),
     )
 
 
 def attempt_row(row: tuple[Any, ...], queues: Queues) -> LedgerRow:
     """Read a ledger row."""
-    seq, epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at = row
+    seq, epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at = row[:11]
+    reported, reserved_tokens, reserved_cost = row[11:]
     return LedgerRow(
         seq,
         epoch,
@@ -130,7 +134,21 @@ def attempt_row(row: tuple[Any, ...], queues: Queues) -> LedgerRow:
         AttemptOutcome(outcome),
         Usage(tokens, cost_micros),
         purge_at,
+        bool(reported),
+        None if reserved_tokens is None else Usage(reserved_tokens, reserved_cost),
     )
+
+
+def budget_values(row: BudgetRow) -> tuple[Any, ...]:
+    """Return the columns of an account."""
+    namespace, capability, tenant, starts_at, settled = row
+    return (namespace, capability, tenant is not None, tenant or "", starts_at, *settled)
+
+
+def budget_row(row: tuple[Any, ...]) -> BudgetRow:
+    """Read an account."""
+    namespace, capability, scope, tenant, starts_at, tokens, cost_micros = row
+    return BudgetRow(namespace, capability, tenant if scope else None, starts_at, Usage(tokens, cost_micros))
 
 
 def run_values(row: RunRow) -> tuple[Any, ...]:

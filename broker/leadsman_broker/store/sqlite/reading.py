@@ -63,6 +63,7 @@ class Reader:
                 for queue, blob in self._db.execute(SQL["load_service_times"])
             },
             runs=[encoding.run_row(row) for row in self._db.execute(SQL["load_runs"])],
+            budgets=[encoding.budget_row(row) for row in self._db.execute(SQL["load_budgets"])],
             running=[encoding.attempt_row(row, queues) for row in self._db.execute(SQL["read_running"])],
         )
 

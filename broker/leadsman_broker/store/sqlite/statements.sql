@@ -186,8 +186,8 @@ DELETE FROM pauses WHERE namespace = ? AND capability = ?
 -- name: put_totals
 INSERT INTO totals (
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
-    redriven, purged, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    redriven, purged, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit, over_budget
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue) DO UPDATE SET
     accepted = excluded.accepted, completed = excluded.completed, failed = excluded.failed,
     reclaimed = excluded.reclaimed, refused = excluded.refused, late_acks = excluded.late_acks,
@@ -195,7 +195,7 @@ ON CONFLICT (queue) DO UPDATE SET
     no_progress = excluded.no_progress, redriven = excluded.redriven, purged = excluded.purged,
     tokens = excluded.tokens, cost_micros = excluded.cost_micros,
     lost_tokens = excluded.lost_tokens, lost_cost_micros = excluded.lost_cost_micros,
-    over_limit = excluded.over_limit
+    over_limit = excluded.over_limit, over_budget = excluded.over_budget
 
 -- name: put_service_times
 INSERT INTO service_times (queue, seconds) VALUES (?, ?)
@@ -234,7 +234,7 @@ SELECT namespace, capability, at, reason FROM pauses
 -- name: load_totals
 SELECT
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
-    redriven, purged, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit
+    redriven, purged, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit, over_budget
 FROM totals
 
 -- name: load_service_times
@@ -350,29 +350,34 @@ ORDER BY seq LIMIT ?7
 
 -- name: put_attempt
 INSERT INTO ledger (
-    seq, epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    seq, epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at,
+    reported, reserved_tokens, reserved_cost
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (seq, epoch) DO UPDATE SET
     outcome = excluded.outcome, tokens = excluded.tokens, cost_micros = excluded.cost_micros,
-    purge_at = excluded.purge_at
+    purge_at = excluded.purge_at, reported = excluded.reported,
+    reserved_tokens = excluded.reserved_tokens, reserved_cost = excluded.reserved_cost
 
 -- name: drop_attempt
 DELETE FROM ledger WHERE (seq, epoch) IN (VALUES (?, ?))
 
 -- name: read_running
-SELECT seq, epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at
+SELECT
+    seq, epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at,
+    reported, reserved_tokens, reserved_cost
 FROM ledger WHERE outcome = 'running'
 
 -- name: read_attempts
 SELECT
-    ledger.seq, ledger.epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at
+    ledger.seq, ledger.epoch, task_id, queue, tenant, run_id, leased_at, outcome, tokens, cost_micros, purge_at,
+    reported, reserved_tokens, reserved_cost
 FROM json_each(?) AS wanted CROSS JOIN ledger ON ledger.seq = wanted.value
 
 -- name: read_ledger_purge
 SELECT seq, epoch FROM ledger WHERE purge_at <= ? ORDER BY purge_at, seq, epoch LIMIT ?
 
 -- name: read_usage
-SELECT sum(tokens), sum(cost_micros) FROM ledger WHERE seq = ?
+SELECT sum(tokens), sum(cost_micros) FROM ledger WHERE seq = ? AND reported
 
 -- name: sum_cost
 SELECT
@@ -480,3 +485,15 @@ SELECT id, error_message FROM ended WHERE seq = ?
 
 -- name: count_redriven
 SELECT count(*) FROM redriven WHERE operation = ? AND seq > ?
+
+-- name: turn_budgets
+DELETE FROM budgets WHERE namespace = ? AND capability = ? AND starts_at < ?
+
+-- name: put_budget
+INSERT INTO budgets (namespace, capability, scope, tenant, starts_at, tokens, cost_micros)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (namespace, capability, scope, tenant) DO UPDATE SET
+    starts_at = excluded.starts_at, tokens = excluded.tokens, cost_micros = excluded.cost_micros
+
+-- name: load_budgets
+SELECT namespace, capability, scope, tenant, starts_at, tokens, cost_micros FROM budgets

@@ -75,6 +75,10 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
             _many(db, name, seqs)
     if changes.ledger or changes.ledger_purged:
         _ledger(db, changes, ids)
+    for key, starts_at in changes.budgets_turned.items():
+        db.execute(SQL["turn_budgets"], (*key, starts_at))
+    if changes.budgets:
+        _many(db, "put_budget", [encoding.budget_values(row) for row in changes.budgets])
     if changes.runs:
         _many(db, "put_run", [encoding.run_values(row) for row in changes.runs.values()])
     if changes.runs_purged:
@@ -164,6 +168,7 @@ def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         if number is not None:
             db.execute(SQL["drop_totals"], (number,))
             db.execute(SQL["drop_service_times"], (number,))
+        db.execute(SQL["turn_budgets"], (*key, float("inf")))
 
 
 def _many(db: apsw.Connection, name: str, rows: Sequence[Sequence[Any]]) -> None:

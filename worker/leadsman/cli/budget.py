@@ -1,0 +1,53 @@
+"""`leadsman budget`: what is left of a queue's budget."""
+
+import asyncio
+import time
+from typing import Annotated
+
+import typer
+
+from leadsman.cli.cost import money
+from leadsman.cli.exits import Exit
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
+from leadsman.cli.output import age, console, print_json, say, table
+from leadsman.cli.pipes import until_reader_gone
+from leadsman.client import Client
+from leadsman.wire.costs import BudgetLevel, BudgetView
+
+_NUMBERS = ("TOKENS", "RESERVED", "OF", "COST", "RESERVED COST", "OF COST")
+
+
+@until_reader_gone
+def budget(
+    capability: Annotated[str, typer.Argument(help="The queue.", metavar="CAPABILITY")],
+    *,
+    json_output: JsonOutput = False,
+    broker_url: BrokerUrl = None,
+    namespace: Namespace = None,
+    token_file: TokenFile = None,
+) -> int:
+    """Show what the budget of a queue, and of its tenants, has used in the present window."""
+    view = asyncio.run(_ask(connect(broker_url, namespace, token_file), capability))
+    if json_output:
+        print_json(view)
+        return Exit.OK
+    console().print(table(("LEVEL", *_NUMBERS), [_row(level) for level in view.levels], right=_NUMBERS))
+    say(f"the window ({view.window}) ends in {age(view.ends_at - time.time())}")
+    return Exit.OK
+
+
+async def _ask(client: Client, capability: str) -> BudgetView:
+    async with client:
+        return await client.budget(capability)
+
+
+def _row(level: BudgetLevel) -> tuple[str, ...]:
+    return (
+        "queue" if level.tenant is None else f"tenant {level.tenant}",
+        str(level.tokens),
+        str(level.reserved_tokens),
+        "-" if level.max_tokens is None else str(level.max_tokens),
+        money(level.cost_micros),
+        money(level.reserved_cost_micros),
+        "-" if level.max_cost_micros is None else money(level.max_cost_micros),
+    )
