@@ -9,7 +9,7 @@ from leadsman_operator.kube.cache import Cache, Key, key_of, pool_label
 from leadsman_operator.kube.resources import Kind
 from leadsman_operator.reconcile.controller import PoolController
 from leadsman_operator.reconcile.pools import PoolIndex
-from leadsman_operator.reconcile.startup import PodBirths
+from leadsman_operator.scaling.startup import PodBirths
 from leadsman_operator.workqueue import WorkQueue
 
 Object = dict[str, Any]

@@ -8,7 +8,7 @@ from leadsman_operator.kube.resources import POOL_LABEL, Kind
 from leadsman_operator.reconcile.observe import Observer, Surroundings, pod_sample
 from leadsman_operator.reconcile.pools import PoolIndex
 from leadsman_operator.reconcile.record import PoolRecord, StatusMemory
-from leadsman_operator.reconcile.startup import PodBirths
+from leadsman_operator.scaling.startup import PodBirths
 
 LABELS = {POOL_LABEL: "browser"}
 

@@ -27,14 +27,12 @@ from leadsman_operator.reconcile.conditions import Verdict
 from leadsman_operator.reconcile.pools import PoolIndex
 from leadsman_operator.reconcile.replicas import Leadership
 from leadsman_operator.reconcile.status import condition_list, patch_of, rounded
-from leadsman_operator.scaling.model import DEFAULT_STARTUP_SECONDS
+from leadsman_operator.scaling.startup import told_to_broker
 
 Object = dict[str, Any]
 
 _log = structlog.get_logger(__name__)
 
-_STARTUP_STEP_SECONDS = 5.0
-"""A start-up time is told to the broker in whole steps: every measurement moves it a little."""
 _STATUS_SECONDS = 60.0
 _AGAIN_SECONDS = 120.0
 """Between looks at a namespace in which nothing happens; its figures are written at most once a minute."""
@@ -168,11 +166,8 @@ class CapabilityController:
     def _config(self, namespace: str, obj: Object) -> CapabilityConfig:
         name = obj["metadata"]["name"]
         pools = self._index.serving(namespace, name)
-        times = [self._startup_seconds(pool.key) for pool in pools]
+        startup = told_to_broker(self._startup_seconds(pool.key) for pool in pools)
         max_slots = sum(pool.spec.max_slots for pool in pools) if pools else None
-        slowest = max((seconds for seconds in times if seconds is not None), default=DEFAULT_STARTUP_SECONDS)
-        rounded_up = -(-slowest // _STARTUP_STEP_SECONDS) * _STARTUP_STEP_SECONDS
-        startup = min(max(rounded_up, _STARTUP_STEP_SECONDS), 3600.0)
         try:
             return capability_config(Capability.model_validate(obj), startup, max_slots)
         except ValidationError as error:

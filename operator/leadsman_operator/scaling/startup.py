@@ -6,6 +6,7 @@ worker; the clocks of nodes and broker do not matter.
 
 import statistics
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 
 from leadsman_operator.scaling.model import DEFAULT_STARTUP_SECONDS
 
@@ -14,6 +15,14 @@ _WATCHED = 50_000
 """Pods that are being waited for at once, over all pools."""
 _LONGEST_SECONDS = 3600.0
 """A pod that was unschedulable for longer says nothing about how long a start takes."""
+_STEP_SECONDS = 5.0
+"""A start-up time is told to the broker in whole steps: every measurement moves it a little."""
+
+
+def told_to_broker(measured: Iterable[float | None]) -> float:
+    """Return what the broker is told of a capability: the slowest serving pool's time, in whole steps."""
+    slowest = max((seconds for seconds in measured if seconds is not None), default=DEFAULT_STARTUP_SECONDS)
+    return min(max(-(-slowest // _STEP_SECONDS) * _STEP_SECONDS, _STEP_SECONDS), _LONGEST_SECONDS)
 
 
 class PodBirths:
