@@ -1,6 +1,5 @@
 """Who is there and what they hold: counts over a pool's pods and workers."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -36,8 +35,9 @@ def census(observation: PoolObservation) -> Census:
     """Count a pool's pods and workers."""
     present = [pod for pod in observation.pods if not pod.terminating]
     ready = sum(pod.ready for pod in present)
-    going = [worker for worker in observation.workers if _is_going(worker, _terminating(observation))]
-    staying = list(staying_workers(observation))
+    terminating = _terminating(observation)
+    going = [worker for worker in observation.workers if _is_going(worker, terminating)]
+    staying = [worker for worker in observation.workers if not _is_going(worker, terminating)]
     return Census(
         pods=len(present),
         ready=ready,
@@ -71,9 +71,10 @@ def serving_workers(observation: PoolObservation) -> Iterator[WorkerSample]:
 
 def leased_by_capability(observation: PoolObservation) -> Mapping[str, int]:
     """Count L: leases of the workers that stay. What a draining worker holds, it finishes; it needs no slot."""
-    leased: Counter[str] = Counter()
+    leased: dict[str, int] = {}
     for worker in staying_workers(observation):
-        leased.update(worker.leases_by_capability)
+        for name, count in worker.leases_by_capability.items():
+            leased[name] = leased.get(name, 0) + count
     return leased
 
 

@@ -158,16 +158,15 @@ def _limit_rate(pot: _Pot, leased: int) -> None:
 
 
 def _fill_free_slots(pots: Mapping[str, _Pot], pools: Sequence[_Pool]) -> None:
-    free = {
-        id(worker): max(0, worker.slots - worker.leases)
-        for pool in pools
-        for worker in serving_workers(pool.view.observation)
-    }
+    serving = [(pool, list(serving_workers(pool.view.observation))) for pool in pools]
+    free = {id(worker): max(0, worker.slots - worker.leases) for _, workers in serving for worker in workers}
     for name, pot in pots.items():
-        for pool in pools:
+        for pool, workers in serving:
             if name not in pool.view.spec.capabilities:
                 continue
-            for worker in serving_workers(pool.view.observation):
+            for worker in workers:
+                if not pot.waiting:
+                    break
                 if name in worker.capabilities:
                     taken = min(free[id(worker)], pot.waiting, pot.leasable)
                     free[id(worker)] -= taken
