@@ -76,6 +76,10 @@ test-sdk: venv ## The SDK, the worker and the CLI against a real broker process
 test-operator: venv ## The operator's parts that need no API server
 	$(PYTEST) tests/operator
 
+.PHONY: test-local
+test-local: venv ## The simulator and local mode
+	$(PYTEST) tests/local
+
 .PHONY: test-cluster
 test-cluster: venv cluster-build ## The test cluster's own tests
 	$(PYTEST) tests/cluster_harness

@@ -20,9 +20,9 @@ from leadsman_operator.reconcile.pools import PoolIndex
 from leadsman_operator.reconcile.replicas import ReplicaWriter
 from leadsman_operator.reconcile.reporting import Reporter
 from leadsman_operator.reconcile.scale_in import ScaleInDriver
-from leadsman_operator.scaling.startup import PodBirths
 from leadsman_operator.reconcile.workload import Workloads
 from leadsman_operator.scaling.model import SIGNAL_STALE_SECONDS
+from leadsman_operator.scaling.startup import PodBirths
 from leadsman_operator.settings import OperatorSettings
 from leadsman_operator.workqueue import WorkQueue
 

@@ -24,6 +24,7 @@ TIERS = (
     "test-broker",
     "test-sdk",
     "test-operator",
+    "test-local",
     "test-cluster",
     "test-control-plane",
     "test-chart",

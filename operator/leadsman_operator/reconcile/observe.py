@@ -11,10 +11,10 @@ from leadsman_operator.kube.pods import DELETION_COST
 from leadsman_operator.kube.resources import FIELD_MANAGER, POOL_LABEL, Kind
 from leadsman_operator.reconcile.pools import Pool
 from leadsman_operator.reconcile.record import PoolRecord
-from leadsman_operator.scaling.startup import PodBirths
 from leadsman_operator.scaling import capability_sample, worker_sample
 from leadsman_operator.scaling.model import CapabilitySample, PodSample, PoolObservation, Signal
 from leadsman_operator.scaling.scale_in import ReplicaSetSample
+from leadsman_operator.scaling.startup import PodBirths
 
 Object = dict[str, Any]
 

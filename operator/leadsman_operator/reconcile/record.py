@@ -6,9 +6,9 @@ from typing import Any
 from leadsman_operator.kube.pods import Pace
 from leadsman_operator.reconcile.conflict import Contention
 from leadsman_operator.scaling.cordons import Cordons
-from leadsman_operator.scaling.startup import StartupTimes
 from leadsman_operator.scaling.model import Decision, PoolMemory
 from leadsman_operator.scaling.scale_in import Idle, ScaleInState
+from leadsman_operator.scaling.startup import StartupTimes
 
 YOUNG_SECONDS = 3.0
 """A pool first looked at so long ago has met its Capability, if there is one."""

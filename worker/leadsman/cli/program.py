@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,7 @@ from leadsman.cli.submit import submit
 from leadsman.cli.tasks import tasks
 from leadsman.cli.top import top
 from leadsman.cli.worker import worker
-from leadsman.errors import LeadsmanError
+from leadsman.errors import ConfigurationError, LeadsmanError
 
 program = typer.Typer(
     help="Submit tasks to a Leadsman broker, look at its queues, run workers.",
@@ -47,6 +48,9 @@ program.add_typer(dlq, name="dlq")
 program.add_typer(runs, name="runs")
 program.add_typer(explain, name="explain")
 program.add_typer(tasks, name="tasks")
+
+_PLUGGED = "leadsman.commands"
+"""Entry points of the commands that come from other packages of the distribution, and need its extras."""
 
 
 # typer brings its own click in newer versions and uses the installed one in older ones; this is the one it uses.
@@ -73,12 +77,34 @@ def _message(error: Exception) -> str:
     return " ".join(text.split()).rstrip(".")
 
 
+def _plug_in(arguments: Sequence[str]) -> None:
+    """Add the other packages' command that is asked for; all of them when the whole list is shown."""
+    own = {info.name for info in program.registered_groups}
+    own |= {info.name or getattr(info.callback, "__name__", "") for info in program.registered_commands}
+    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if asked in own:
+        return
+    for entry in entry_points(group=_PLUGGED):
+        if asked not in {None, entry.name} or entry.name in own:
+            continue
+        try:
+            command = entry.load()
+        except ImportError as error:
+            if asked is None:
+                continue
+            raise ConfigurationError(
+                f"`leadsman {asked}` needs an extra: pip install 'leadsman[local]' ({error})"
+            ) from error
+        program.command(entry.name)(command)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return its exit code."""
     name = Path(sys.argv[0]).name
     shown = "kubectl leadsman" if name.startswith("kubectl-") else "leadsman"
     json_output = "--json" in arguments
     try:
+        _plug_in(arguments)
         code = program(list(arguments), prog_name=shown, standalone_mode=False)
         sys.stdout.flush()
     except _UsageError as error:
