@@ -185,3 +185,11 @@ async def _known(client, pod):
         return [worker for worker in (await client.stats())["workers"] if worker["pod_uid"] == pod]
 
     await eventually_async(known)
+
+
+async def test_a_generation_beyond_what_a_store_can_hold_is_refused_and_does_no_harm(client):
+    body = {"generation": 2**63, "capabilities": [{"name": "work"}]}
+    refused = await client.call("PUT", "capabilities", body)
+    assert (refused.status, refused.json["errors"][0]["field"]) == (422, "generation")
+    taken = await client.ok("PUT", "capabilities", {**body, "generation": 2**63 - 1})
+    assert taken["generation"] == 2**63 - 1

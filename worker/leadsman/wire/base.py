@@ -13,6 +13,9 @@ MAX_WAIT_SECONDS = 60.0
 MAX_SLOTS = 4096
 """Slots one worker may declare."""
 
+MAX_INTEGER = 2**63 - 1
+"""The largest whole number every store can hold."""
+
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 """A Kubernetes object name: a namespace, a capability, a pool."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from leadsman.wire.base import Name, Reply, Request, Tenant
+from leadsman.wire.base import MAX_INTEGER, Name, Reply, Request, Tenant
 from leadsman.wire.costs import MAX_USAGE, Usage
 
 
@@ -141,7 +141,7 @@ class PauseReply(Reply):
 class CapabilitiesRequest(Request):
     """The full set of one namespace. An older generation than the one known is ignored."""
 
-    generation: Annotated[int, Field(ge=0)]
+    generation: Annotated[int, Field(ge=0, le=MAX_INTEGER)]
     capabilities: Annotated[list[CapabilityConfig], Field(max_length=10_000)]
 
 
