@@ -32,6 +32,8 @@ Token = Annotated[str, Field(min_length=1, max_length=160, pattern=r"^[A-Za-z0-9
 WorkerPart = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.-]+$")]
 Tenant = Annotated[str, Field(max_length=128, pattern=r"^[^\x00-\x1f]*$")]
 Seconds = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
+Moment = Annotated[float, Field(ge=0, lt=253_402_300_800, allow_inf_nan=False)]
+"""Seconds since the epoch by the broker's clock, before the year 10000."""
 
 
 class Request(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from leadsman.wire.base import MAX_BATCH, HandlerName, Reply, Request, TaskId, Tenant, WorkerPart
+from leadsman.wire.base import MAX_BATCH, HandlerName, Moment, Reply, Request, TaskId, Tenant, WorkerPart
 
 Cursor = Annotated[str, Field(min_length=1, max_length=18, pattern=r"^[0-9]+$")]
 
@@ -19,9 +19,9 @@ class DeadFilter(Request):
     name: HandlerName | None = None
     tenant: Tenant | None = None
     run: Annotated[str, Field(max_length=128)] | None = None
-    died_after: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """Seconds since the epoch by the broker's clock; from then on."""
-    died_before: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    died_after: Moment | None = None
+    """From then on."""
+    died_before: Moment | None = None
     """Before then."""
 
 
