@@ -161,3 +161,7 @@ def test_pods_that_no_node_takes_are_said_with_the_schedulers_words_unless_a_bou
     clamps = (Clamp(Reason.AT_MAX_REPLICAS, 12, 9),)
     bounded = verdict(found(unschedulable=(2, words), decision={"clamps": clamps}), ConditionType.SCALING_LIMITED)
     assert bounded.reason is Reason.AT_MAX_REPLICAS
+
+    least = (Clamp(Reason.AT_MIN_REPLICAS, 0, 2),)
+    kept = verdict(found(unschedulable=(2, words), decision={"clamps": least}), ConditionType.SCALING_LIMITED)
+    assert kept.reason is Reason.UNSCHEDULABLE

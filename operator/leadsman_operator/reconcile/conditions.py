@@ -115,13 +115,14 @@ def scaling_limited(found: Found) -> Verdict:
         return Verdict(kind, TRUE, Reason.WORKERS_FAILING, f"of {total} pods cannot start: {causes}")
     # Waiting before it shrinks is what a fleet is meant to do, not a limit.
     limits = [clamp for clamp in found.decision.clamps if clamp.reason is not Reason.SCALE_IN_WINDOW]
+    count, words = found.unschedulable
+    # That a fleet is kept at its minimum is no news beside that.
+    if count and all(clamp.reason is Reason.AT_MIN_REPLICAS for clamp in limits):
+        return Verdict(kind, TRUE, Reason.UNSCHEDULABLE, f"no node takes {count} pods: {words}")
     if limits:
         last = limits[-1]
         note = f" ({last.note})" if last.note else ""
         return Verdict(kind, TRUE, last.reason, f"the work asks for {last.before}, {last.reason.value}{note}")
-    count, words = found.unschedulable
-    if count:
-        return Verdict(kind, TRUE, Reason.UNSCHEDULABLE, f"no node takes {count} pods: {words}")
     return Verdict(kind, FALSE, Reason.AS_EXPECTED, "no bound is in the way")
 
 
