@@ -66,6 +66,8 @@ class Held:
     lease: Lease
     since: float
     work: "asyncio.Task[None] | None" = None
+    let_go: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by the test: this task ends now, if its payload is `{"hold": true}`."""
 
 
 @dataclass
@@ -183,10 +185,10 @@ class Worker:
             return
         held = self.held[lease.token] = Held(lease, time.monotonic())
         self._book.started[lease.task.id] = self._book.started.get(lease.task.id, 0) + 1
-        held.work = asyncio.create_task(self._serve(lease))
+        held.work = asyncio.create_task(self._serve(lease, held.let_go))
 
-    async def _serve(self, lease: Lease) -> None:
-        await self._run(lease.task.payload)
+    async def _serve(self, lease: Lease, let_go: asyncio.Event) -> None:
+        await self._run(lease.task.payload, let_go)
         request = AckRequest(acks=[AckItem(token=lease.token)])
         while True:
             try:
@@ -202,10 +204,15 @@ class Worker:
             self._book.lost.append(task_id)
         self._let_go(lease.token)
 
-    async def _run(self, payload: JsonValue) -> None:
+    async def _run(self, payload: JsonValue, let_go: asyncio.Event) -> None:
         wish = payload if isinstance(payload, dict) else {}
         if wish.get("hold"):
-            await self._book.let_go.wait()
+            both = [asyncio.ensure_future(event.wait()) for event in (let_go, self._book.let_go)]
+            try:
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in both:
+                    one.cancel()
             return
         seconds = wish.get("seconds")
         await asyncio.sleep(self._pace.service(self._rng) if seconds is None else float(str(seconds)))
