@@ -51,12 +51,23 @@ def second_namespace(control_plane: ControlPlane) -> Iterator[str]:
         yield name
 
 
-async def account(kube: Kube, plane: ControlPlane, folder: Path, home: str, namespaces: list[str]) -> Path:
-    """A service account in `home` with the published rights in these namespaces; returns its kubeconfig."""
+async def account(
+    kube: Kube,
+    plane: ControlPlane,
+    folder: Path,
+    home: str,
+    namespaces: list[str],
+    *,
+    without: dict[str, Any] | None = None,
+) -> Path:
+    """A service account in `home` with the published rights in these namespaces; returns its kubeconfig.
+
+    `without`: a rule that is left out.
+    """
     await kube.create(f"/api/v1/namespaces/{home}/serviceaccounts", {"metadata": {"name": "operator"}})
     for namespace in namespaces:
-        await grant(kube, home, namespace, "operator", RULES)
-    await grant(kube, home, home, "election", ELECTION)
+        await grant(kube, home, namespace, "operator", [rule for rule in RULES if rule is not without])
+    await grant(kube, home, home, "election", [rule for rule in ELECTION if rule is not without])
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
     reply = await kube.create(f"/api/v1/namespaces/{home}/serviceaccounts/operator/token", request)
     return with_token(plane.kubeconfig, folder / "operator.kubeconfig", reply["status"]["token"])
@@ -135,6 +146,40 @@ async def test_the_published_rights_are_enough_in_several_namespaces_and_outlive
     finally:
         sys.stdout.write(operator.log[-20_000:])
         operator.close()
+
+
+@pytest.mark.usefixtures("crds")
+async def test_without_any_one_of_the_rights_something_fails_and_says_which(
+    kube: Kube, control_plane: ControlPlane, tmp_path: Path, broker: BrokerProcess
+) -> None:
+    """None of the rules is there for nothing. Each is left out for an operator of its own, a few at a time."""
+    at_once = asyncio.Semaphore(3)
+    silent = {}
+
+    async def leave_out(number: int, rule: dict[str, Any]) -> None:
+        async with at_once:
+            with control_plane.namespace("rights") as namespace:
+                folder = tmp_path / str(number)
+                folder.mkdir()
+                kubeconfig = await account(kube, control_plane, folder, namespace, [namespace], without=rule)
+                operator = await start(folder / "operator", kubeconfig, broker, namespace, [namespace])
+                try:
+                    await Pools(kube, namespace).apply(capability("browser"), pool("browser", minReplicas=1))
+                    await until(f"a refusal for want of {rule}", lambda: refused(operator, rule), seconds=60)
+                except AssertionError as error:
+                    silent[str(rule)] = f"{error}: {operator.log[-3000:]}"
+                finally:
+                    operator.close()
+
+    await asyncio.gather(*(leave_out(*each) for each in enumerate([*RULES, *ELECTION])))
+
+    assert not silent
+
+
+async def refused(operator: OperatorProcess, rule: dict[str, Any]) -> bool:
+    """Whether the operator's log has the API server's refusal of one of the rule's resources."""
+    lines = [line.replace('\\"', '"') for line in operator.log.splitlines() if "forbidden" in line]
+    return any(f'resource "{resource}"' in line for line in lines for resource in rule["resources"])
 
 
 async def gone(kube: Kube, namespace: str) -> bool:
