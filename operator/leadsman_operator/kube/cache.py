@@ -5,7 +5,7 @@ version wins, a deletion holds against any older copy, and an object is known by
 belong to its successor.
 """
 
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -34,6 +34,7 @@ class Cache:
         self._objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in WATCHED}
         self._by_pool: dict[Kind, dict[Key, set[Key]]] = {kind: defaultdict(set) for kind in _LABELLED}
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._changes: Counter[str] = Counter()
 
     def put(self, kind: Kind, obj: Object) -> bool:
         """Store an object; False when something newer is already known of it."""
@@ -48,6 +49,7 @@ class Cache:
         self._objects[kind][key] = _slim(kind, obj)
         if kind in self._by_pool and (pool := pool_label(obj)):
             self._by_pool[kind][key[0], pool].add(key)
+        self._count(kind, key[0])
         return True
 
     def remove(self, kind: Kind, obj: Object) -> bool:
@@ -60,6 +62,7 @@ class Cache:
             return False
         self._unindex(kind, key, known)
         del self._objects[kind][key]
+        self._count(kind, key[0])
         return True
 
     def prune(self, kind: Kind, namespace: str | None, listed: Iterable[str], version: int) -> list[Object]:
@@ -96,6 +99,14 @@ class Cache:
         """Return the pods or ReplicaSets that carry the pool's label."""
         keys = self._by_pool[kind].get((namespace, pool), ())
         return [self._objects[kind][key] for key in sorted(keys)]
+
+    def changes(self, namespace: str) -> int:
+        """How often anything but a pool has changed in a namespace: pools change by their own status too."""
+        return self._changes[namespace]
+
+    def _count(self, kind: Kind, namespace: str) -> None:
+        if kind is not Kind.WORKER_POOL:
+            self._changes[namespace] += 1
 
     def _unindex(self, kind: Kind, key: Key, known: Object | None) -> None:
         if known is None or kind not in self._by_pool:

@@ -14,6 +14,7 @@ from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.act import Actor
 from leadsman_operator.reconcile.conditions import Found, conditions, invalid
+from leadsman_operator.reconcile.divisions import Divisions
 from leadsman_operator.reconcile.look import Look
 from leadsman_operator.reconcile.observe import Observer, Surroundings
 from leadsman_operator.reconcile.pools import Pool, PoolIndex
@@ -22,7 +23,7 @@ from leadsman_operator.reconcile.replicas import Leadership
 from leadsman_operator.reconcile.reporting import Reporter
 from leadsman_operator.reconcile.status import pool_status
 from leadsman_operator.reconcile.workload import Workloads
-from leadsman_operator.scaling import PoolView, decide, share
+from leadsman_operator.scaling import PoolView, Shares, decide, share
 from leadsman_operator.scaling.model import Action, Decision, PoolObservation, ScalingMode
 from leadsman_operator.scaling.scale_in import Idle
 
@@ -59,6 +60,7 @@ class PoolController:
         self._leadership = leadership
         self._metrics = metrics
         self._records: dict[Key, PoolRecord] = {}
+        self._divisions = Divisions()
         self._leading_since = 0.0
 
     def lead(self, now: float) -> None:
@@ -127,20 +129,31 @@ class PoolController:
         self, pool: Pool, record: PoolRecord, around: Surroundings, now: float
     ) -> tuple[PoolObservation, Decision]:
         """Divide the work over the pools that share it, and decide for this one."""
-        views = {}
-        for each in self._index.group(pool.key):
-            own = each.uid == pool.uid
-            theirs = record if own else self._record(each.key, each.obj)
-            scheduled = pool if own else each.at(self._wall_clock())[0]
-            views[each.name] = self._view(
-                scheduled, theirs, around if own else self._observer.surroundings(each), now
+        mine = self._view(pool, record, around, now)
+        group = self._index.group(pool.key)
+        if len(group) == 1:
+            shares = self._share(pool.namespace, [mine], now)
+        else:
+            others = [each for each in group if each.uid != pool.uid]
+            conflicts = tuple(self._record(each.key, each.obj).contention.active for each in group)
+            stamp = (self._observer.stamp(pool.namespace), self._index.changes, conflicts)
+            shares = self._divisions.of(
+                tuple(each.key for each in group),
+                stamp,
+                now,
+                lambda: self._share(pool.namespace, [mine, *(self._other(each, now) for each in others)], now),
             )
-        names = {name for view in views.values() for name in view.spec.capabilities}
-        shares = share(self._observer.samples(pool.namespace, names, now), list(views.values()))
-        mine = views[pool.name].observation
-        observation = dataclasses.replace(mine, work=shares.work.get(pool.name, ()))
+        observation = dataclasses.replace(mine.observation, work=shares.work.get(pool.name, ()))
         decision, record.memory = decide(pool.spec, observation, record.memory, now)
         return observation, decision
+
+    def _share(self, namespace: str, views: list[PoolView], now: float) -> Shares:
+        names = {name for view in views for name in view.spec.capabilities}
+        return share(self._observer.samples(namespace, names, now), views)
+
+    def _other(self, pool: Pool, now: float) -> PoolView:
+        record = self._record(pool.key, pool.obj)
+        return self._view(pool.at(self._wall_clock())[0], record, self._observer.surroundings(pool), now)
 
     def _view(self, pool: Pool, record: PoolRecord, around: Surroundings, now: float) -> PoolView:
         since = self._leading_since

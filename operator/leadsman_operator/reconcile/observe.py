@@ -201,6 +201,10 @@ class Observer:
                 )
         return found
 
+    def stamp(self, namespace: str) -> tuple[object, ...]:
+        """Return what changes whenever anything read here of a namespace may have changed, but for time."""
+        return self._broker.epoch, self._broker.sequence, self._cache.changes(namespace)
+
     def fences(self) -> Mapping[str, str]:
         """Return pod UID -> operation for every fence in force."""
         return {uid: fence.operation for uid, fence in self._broker.fences.items()}

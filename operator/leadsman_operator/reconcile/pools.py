@@ -75,6 +75,8 @@ class PoolIndex:
         self._problems: dict[Key, str] = {}
         self._serving: dict[Key, set[str]] = defaultdict(set)
         self._scaling: dict[Key, set[str]] = defaultdict(set)
+        self.changes = 0
+        """How often the spec of any pool has changed."""
 
     def put(self, obj: Object) -> None:
         """Read a pool anew."""
@@ -97,6 +99,7 @@ class PoolIndex:
 
     def remove(self, key: Key) -> None:
         """Forget a pool."""
+        self.changes += 1
         self._problems.pop(key, None)
         pool = self._pools.pop(key, None)
         if pool is None:
