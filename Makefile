@@ -148,6 +148,10 @@ bench-peers: venv ## Other queues on this machine, with the same payload and dur
 bench-reaction: venv cluster-build ## From enqueue to the final number of replicas, on a real control plane
 	$(PY) bench/reaction.py
 
+.PHONY: bench-operator
+bench-operator: venv cluster-build ## The operator among 100, 500 and 1,000 pools on a real control plane
+	$(PY) bench/many_pools.py
+
 .PHONY: test-long
 test-long: venv cluster-build ## The long targets of the randomised and repeated tests
 	LEADSMAN_LONG=1 $(PYTEST) -m long tests
