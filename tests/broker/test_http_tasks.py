@@ -244,3 +244,18 @@ async def test_a_task_whose_time_to_live_is_over_ends_as_expired(client):
     view = await client.task(submitted["id"], wait=30)
 
     assert view["state"] == "expired"
+
+
+async def test_what_a_full_queue_drops_is_listed_as_shed_and_ends_a_wait(lone_client):
+    await lone_client.configure({"name": "work", "max_depth": 0, "on_full": "DropLowestPriority"}, generation=2)
+    (low,) = await lone_client.submit({"capability": "work"})
+    waiting = asyncio.create_task(lone_client.ok("GET", f"tasks/{low['id']}?wait=30"))
+    (high,) = await lone_client.submit({"capability": "work", "priority": 1})
+    refused = await lone_client.call("POST", "tasks", {"tasks": [{"capability": "work", "priority": 1}]})
+
+    view = await waiting
+    listed = await lone_client.ok("GET", "tasks?state=shed")
+    assert (high["accepted"], refused.status) == (True, 429)
+    assert (view["state"], view["reason"]) == ("shed", "Shed")
+    assert [item["id"] for item in listed["items"]] == [low["id"]]
+    assert (await lone_client.queue())["shed_total"] == 1

@@ -5,7 +5,7 @@ import yaml
 from pydantic import ValidationError
 
 from leadsman.reasons import Reason
-from leadsman.wire.capabilities import CapabilityConfig, OverCap, TenantFrom
+from leadsman.wire.capabilities import CapabilityConfig, OnFull, OverCap, TenantFrom
 from leadsman_operator.api import (
     INJECTED_ENV,
     Capability,
@@ -82,7 +82,8 @@ spec:
   lease: {seconds: 60, heartbeatSeconds: 10, attemptTimeoutSeconds: 1800, progressTimeoutSeconds: 90,
     unreachableSeconds: 120}
   retry: {maxAttempts: 3, backoffSeconds: 2, maxBackoffSeconds: 120, maxReclaims: 2}
-  admission: {maxDepth: 5000, maxDepthPerTenant: 50, retryAfterSeconds: 15, maxPayloadBytes: 1000}
+  admission: {maxDepth: 5000, maxDepthPerTenant: 50, retryAfterSeconds: 15, maxPayloadBytes: 1000,
+    onFull: DropLowestPriority}
   fairness:
     tenantSharePercent: 40
     overCap: UseIdle
@@ -110,6 +111,7 @@ spec:
         max_depth_per_tenant=50,
         retry_after_seconds=15,
         max_payload_bytes=1000,
+        on_full=OnFull.DROP_LOWEST_PRIORITY,
         tenant_share_percent=40,
         over_cap=OverCap.USE_IDLE,
         tenant_from=TenantFrom.IDENTITY,
@@ -140,7 +142,13 @@ def test_every_rule_of_the_broker_has_a_field_so_none_is_out_of_reach():
             "unreachableSeconds": 121,
         },
         "retry": {"maxAttempts": 7, "backoffSeconds": 3, "maxBackoffSeconds": 121, "maxReclaims": 4},
-        "admission": {"maxDepth": 1, "maxDepthPerTenant": 2, "retryAfterSeconds": 16, "maxPayloadBytes": 3},
+        "admission": {
+            "maxDepth": 1,
+            "maxDepthPerTenant": 2,
+            "retryAfterSeconds": 16,
+            "maxPayloadBytes": 3,
+            "onFull": "DropLowestPriority",
+        },
         "fairness": {
             "tenantSharePercent": 26,
             "overCap": "UseIdle",

@@ -76,13 +76,6 @@ def test_durations_carry_their_unit():
         assert field.get("format") != "duration", path
 
 
-def test_no_field_waits_for_a_later_version():
-    """What is in the schema does something now."""
-    paths = {path for path, _ in ours()}
-    for name in ("onFull",):
-        assert not [path for path in paths if name in path]
-
-
 def test_a_status_is_never_filled_in():
     for kind in KINDS:
         for path, field in fields(schema_of(kind)["properties"]["status"], "status"):

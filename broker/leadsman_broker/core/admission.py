@@ -11,6 +11,7 @@ from leadsman_broker.core.ids import new_task_id
 from leadsman_broker.core.placement import admit
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.results import Accepted, Refused, Saturated, SubmitOutcome
+from leadsman_broker.core.shedding import choose, drop
 from leadsman_broker.core.tasks import TaskRow
 
 if TYPE_CHECKING:
@@ -75,22 +76,27 @@ def _submit(state: "State", namespace: str, task: NewTask, *, always: bool = Fal
     key = key_of(namespace, task)
     if task.run_id and (ended := runs.refusal(state, namespace, task.run_id)) is not None:
         return Refused("run_ended", ended)
+    priority = task.priority
+    if priority is None:
+        priority = INTERACTIVE_PRIORITY if task.task_class is TaskClass.INTERACTIVE else BACKGROUND_PRIORITY
+    shed: list[TaskRow] = []
     refusal = saturated(state, queue, task.tenant)
     if refusal is not None:
         state.queue_changed(queue)
-        if not always:
+        if always:
+            queue.totals.over_limit += 1
+        elif not (shed := choose(state, queue, task.tenant, priority)):
             queue.totals.refused += 1
             return refusal
-        queue.totals.over_limit += 1
     if task.run_id and (over := runs.refusal(state, namespace, task.run_id, joining=True)) is not None:
+        if shed and queue.sheddable is not None:
+            queue.sheddable.put_back(shed)
         return Refused("run_ended", over)
+    drop(state, shed)
 
     now = state.now
     seq = state.next_seq
     state.next_seq = seq + 1
-    priority = task.priority
-    if priority is None:
-        priority = INTERACTIVE_PRIORITY if task.task_class is TaskClass.INTERACTIVE else BACKGROUND_PRIORITY
     row = TaskRow(
         seq,
         new_task_id(seq, state.rand),

@@ -26,6 +26,8 @@ class EndReason(StrEnum):
     EXPIRED = "Expired"
     """Its ttl ran out while it was queued."""
     CANCELLED = "Cancelled"
+    SHED = "Shed"
+    """Its queue was full, and a task of higher priority came."""
     RUN_STOPPED = "RunStopped"
     """Its run went over a cap or was cancelled."""
 

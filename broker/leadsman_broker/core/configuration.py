@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from leadsman.wire.capabilities import CapabilityConfig
-from leadsman_broker.core import budgets
+from leadsman_broker.core import budgets, shedding
 from leadsman_broker.core.commands import Configure
 from leadsman_broker.core.placement import forget_queue, watch_delayed
 from leadsman_broker.core.queues import Queue
@@ -63,6 +63,7 @@ def _put(state: "State", key: tuple[str, str], rules: CapabilityConfig) -> None:
     startup_changed = queue.rules.startup_seconds != rules.startup_seconds
     queue.follow(rules, state.now)
     budgets.follow(state, queue)
+    shedding.follow(state, queue)
     queue.configured = True
     if queue.ready:
         state.hot[key] = None

@@ -19,6 +19,8 @@ def admit(state: "State", row: TaskRow) -> None:
     """Put a new task into its queue."""
     queue = row.queue
     state.tasks[row.seq] = row
+    if queue.sheddable is not None:
+        queue.sheddable.add(row, state.tasks)
     if row.run_id:
         runs.joined(state, row)
     watch_expiry(state, row)
@@ -97,9 +99,12 @@ def finish(
         queue.dead += 1
     elif outcome is TaskState.EXPIRED:
         totals.expired += 1
+    elif outcome is TaskState.SHED:
+        totals.shed += 1
     else:
         totals.cancelled += 1
-    queue.drain.add(state.now)
+    if outcome is not TaskState.SHED:  # making room is no sign that the queue gets shorter
+        queue.drain.add(state.now)
     state.queue_changed(queue)
     state.out.totals.add(queue)
 

@@ -8,13 +8,14 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from leadsman.reasons import Reason
-from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.capabilities import CapabilityConfig, OnFull
 from leadsman_broker.core.accounts import Budget
 from leadsman_broker.core.lanes import Tasks
 from leadsman_broker.core.line import Line
 from leadsman_broker.core.pace import Pace
 from leadsman_broker.core.rows import QueueKey
 from leadsman_broker.core.service_times import DrainRate, ServiceTimes
+from leadsman_broker.core.sheddable import Sheddable
 from leadsman_broker.core.tasks import DELAYED, LEASED, READY, TaskRow
 from leadsman_broker.core.totals import Totals
 
@@ -45,6 +46,7 @@ class Queue:
         "picks",
         "rules",
         "service_times",
+        "sheddable",
         "totals",
         "waiters",
     )
@@ -67,6 +69,10 @@ class Queue:
         """What its attempts may use, see `budgets`."""
         self.opened_at = 0.0
         """When it was last opened by a pause, a ceiling or a hold that ended."""
+        self.sheddable: Sheddable | None = None
+        """What may be dropped for other work; None: its rules say that nothing may."""
+        if rules.on_full is OnFull.DROP_LOWEST_PRIORITY:
+            self.sheddable = Sheddable()
         self.delayed = 0
         self.backing_off = 0
         """Of the delayed, those that wait for a retry."""

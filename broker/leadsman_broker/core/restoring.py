@@ -114,7 +114,10 @@ def _place(state: "State", stored: LiveRow) -> None:
         watch_expiry(state, row)
     if stored.standing.lease_pod is not None:
         _hold(state, row, stored.standing)
-    elif row.due_at > state.now:
+        return
+    if queue.sheddable is not None:
+        queue.sheddable.add(row, state.tasks)
+    if row.due_at > state.now:
         queue.add_delayed(row)
     elif row.epoch == 0 and row.due_at == row.accepted_at:
         queue.add_fresh(row)

@@ -204,6 +204,7 @@ class TotalsRow(NamedTuple):
     no_progress: int = 0
     redriven: int = 0
     purged: int = 0
+    shed: int = 0
     tokens: int = 0
     """Used by attempts, as far as they said; with the next."""
     cost_micros: int = 0

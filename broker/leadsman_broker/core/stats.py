@@ -42,6 +42,7 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
         failed_total=totals.failed,
         reclaimed_total=totals.reclaimed,
         refused_total=totals.refused,
+        shed_total=totals.shed,
         no_progress_total=totals.no_progress,
         configured=queue.configured,
         paused=queue.paused,

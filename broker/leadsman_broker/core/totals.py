@@ -20,6 +20,7 @@ class Totals:
     no_progress: int
     redriven: int
     purged: int
+    shed: int
     tokens: int
     cost_micros: int
     lost_tokens: int

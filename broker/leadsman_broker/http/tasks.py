@@ -30,7 +30,7 @@ from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Parameter, Route
 from leadsman_broker.store.interface import TaskQuery
 
-_FINAL = frozenset({TaskState.COMPLETED, TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED})
+_FINAL = frozenset({TaskState.COMPLETED, TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED, TaskState.SHED})
 _TASKS = "/v1/namespaces/{namespace}/tasks"
 _READERS = frozenset({Role.PRODUCER, Role.WORKER, Role.OPERATOR})
 _PRODUCERS = frozenset({Role.PRODUCER})

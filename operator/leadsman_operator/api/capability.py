@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from leadsman.wire.capabilities import OverCap, TenantFrom
+from leadsman.wire.capabilities import OnFull, OverCap, TenantFrom
 from leadsman_operator.api.base import (
     API_VERSION,
     DAY_SECONDS,
@@ -82,6 +82,9 @@ class AdmissionRules(ApiModel):
     """The longest time to retry that a refusal names; also the one named while the drain rate is unknown."""
     max_payload_bytes: Annotated[int, Field(ge=1, le=10_485_760, json_schema_extra=INT32)] = 262_144
     """Size of a task's payload as JSON. Larger ones are refused."""
+    on_full: OnFull = OnFull.REJECT
+    """What a submit beyond `maxDepth` does. Reject: it is refused. DropLowestPriority: it takes the place of a
+    background task of lower priority that was never started, if one waits; that one ends as `shed`."""
 
 
 class FairnessRules(ApiModel):

@@ -76,6 +76,7 @@ def capability_config(
         max_depth_per_tenant=spec.admission.max_depth_per_tenant,
         retry_after_seconds=spec.admission.retry_after_seconds,
         max_payload_bytes=spec.admission.max_payload_bytes,
+        on_full=spec.admission.on_full,
         tenant_share_percent=spec.fairness.tenant_share_percent,
         over_cap=spec.fairness.over_cap,
         tenant_from=spec.fairness.tenant_from,

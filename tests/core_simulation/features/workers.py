@@ -11,7 +11,7 @@ from leadsman.wire.tasks import TaskState
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.results import HeartbeatOutcome, Settled
 
-ENDS = {TaskState.COMPLETED, TaskState.DEAD, TaskState.CANCELLED, TaskState.EXPIRED}
+ENDS = {TaskState.COMPLETED, TaskState.DEAD, TaskState.CANCELLED, TaskState.EXPIRED, TaskState.SHED}
 Settlement = c.Ack | c.Nack | c.Release
 
 

@@ -158,7 +158,7 @@ class _Submitting:
     def _show_ended(self, view: TaskView) -> None:
         if view.state is TaskState.COMPLETED:
             code = Exit.OK
-        elif view.state in {TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED}:
+        elif view.state in {TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED, TaskState.SHED}:
             code = Exit.TASK_FAILED
         else:
             code = Exit.TIMED_OUT

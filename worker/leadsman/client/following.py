@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
 from leadsman.wire.tasks import TaskState, TaskView
 
-FINAL_STATES = frozenset({TaskState.COMPLETED, TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED})
+FINAL_STATES = frozenset(TaskState) - {TaskState.DELAYED, TaskState.READY, TaskState.LEASED}
 
 _AT_ONCE = 32
 _TURN_SECONDS = 1.0

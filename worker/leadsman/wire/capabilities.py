@@ -9,6 +9,15 @@ from leadsman.wire.base import MAX_INTEGER, Name, Reply, Request, Tenant
 from leadsman.wire.costs import MAX_USAGE, Usage
 
 
+class OnFull(StrEnum):
+    """What happens to a new task when its queue is full."""
+
+    REJECT = "Reject"
+    """It is refused."""
+    DROP_LOWEST_PRIORITY = "DropLowestPriority"
+    """It takes the place of a background task of lower priority that was never leased, if there is one."""
+
+
 class OverCap(StrEnum):
     """What a tenant at its cap may have while slots are idle."""
 
@@ -96,6 +105,7 @@ class CapabilityConfig(Request):
     max_depth_per_tenant: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
     retry_after_seconds: Annotated[int, Field(ge=1, le=86_400)] = 30
     max_payload_bytes: Annotated[int, Field(ge=1, le=10_485_760)] = 262_144
+    on_full: OnFull = OnFull.REJECT
     completed_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
     dead_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 1_209_600.0
     ledger_retention_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 7_776_000.0

@@ -37,6 +37,8 @@ class CapabilityStats(Reply):
     failed_total: int = 0
     reclaimed_total: int = 0
     refused_total: int = 0
+    shed_total: int = 0
+    """Waiting tasks dropped for others of higher priority."""
     no_progress_total: int = 0
     """Attempts whose lease was not renewed because they showed no progress."""
     configured: bool = True

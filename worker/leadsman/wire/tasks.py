@@ -10,7 +10,7 @@ from leadsman.wire.costs import Estimate, UsageView
 
 
 class TaskState(StrEnum):
-    """Where a task stands. `completed`, `dead`, `expired` and `cancelled` are final."""
+    """Where a task stands. `completed`, `dead`, `expired`, `cancelled` and `shed` are final."""
 
     DELAYED = "delayed"
     READY = "ready"
@@ -19,6 +19,8 @@ class TaskState(StrEnum):
     DEAD = "dead"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
+    SHED = "shed"
+    """Dropped from a full queue for a task of higher priority, as the capability's `onFull` says."""
 
 
 class TaskClass(StrEnum):
@@ -131,7 +133,7 @@ class TaskView(Reply):
     result: JsonValue = None
     error: TaskError | None = None
     reason: str | None = None
-    """Why it is dead, expired or cancelled."""
+    """Why it is dead, expired, cancelled or shed."""
     worker: str | None = None
     """Who holds it, while leased."""
     history: list[HistoryEntry] = []

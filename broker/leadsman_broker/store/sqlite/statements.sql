@@ -186,13 +186,14 @@ DELETE FROM pauses WHERE namespace = ? AND capability = ?
 -- name: put_totals
 INSERT INTO totals (
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
-    redriven, purged, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit, over_budget
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    redriven, purged, shed, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit, over_budget
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue) DO UPDATE SET
     accepted = excluded.accepted, completed = excluded.completed, failed = excluded.failed,
     reclaimed = excluded.reclaimed, refused = excluded.refused, late_acks = excluded.late_acks,
     dead = excluded.dead, expired = excluded.expired, cancelled = excluded.cancelled,
     no_progress = excluded.no_progress, redriven = excluded.redriven, purged = excluded.purged,
+    shed = excluded.shed,
     tokens = excluded.tokens, cost_micros = excluded.cost_micros,
     lost_tokens = excluded.lost_tokens, lost_cost_micros = excluded.lost_cost_micros,
     over_limit = excluded.over_limit, over_budget = excluded.over_budget
@@ -234,7 +235,7 @@ SELECT namespace, capability, at, reason FROM pauses
 -- name: load_totals
 SELECT
     queue, accepted, completed, failed, reclaimed, refused, late_acks, dead, expired, cancelled, no_progress,
-    redriven, purged, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit, over_budget
+    redriven, purged, shed, tokens, cost_micros, lost_tokens, lost_cost_micros, over_limit, over_budget
 FROM totals
 
 -- name: load_service_times
