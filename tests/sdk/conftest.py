@@ -29,6 +29,8 @@ CAPABILITIES = [
     {"name": "small", "max_depth": 2, "retry_after_seconds": 1},
     {"name": "isolated", "lease_seconds": 1.5, "max_attempts": 2, **QUICK},
     {"name": "typed", **QUICK},
+    {"name": "spans", **QUICK},
+    {"name": "chain", "max_attempts": 2, **QUICK},
     {"name": "words", "lease_seconds": 1.5, **QUICK},
     {"name": "chaos", "lease_seconds": 2.0, "max_attempts": 100, "max_reclaims": 100, **QUICK},
     {"name": "once", "lease_seconds": 1.5, **QUICK},

@@ -34,6 +34,7 @@ def test_an_application_loads_no_third_party_code():
     ours = {name for name in modules if name.split(".")[0] == "leadsman"}
     assert ours == {
         "leadsman",
+        "leadsman.amounts",
         "leadsman.app",
         "leadsman.context",
         "leadsman.encoding",

@@ -189,7 +189,7 @@ def status_of(port, path="/readyz"):
 
 def test_readiness_follows_connection_fence_and_drain():
     standing = Standing()
-    server = HealthServer(0, standing, lambda: True)
+    server = HealthServer(0, standing, lambda: True, str)
     server.start()
     try:
         seen = [status_of(server.port)]
@@ -206,7 +206,7 @@ def test_readiness_follows_connection_fence_and_drain():
 def test_a_prober_that_says_nothing_does_not_hold_up_the_others():
     standing = Standing()
     standing.heard(WorkerState.ACTIVE)
-    server = HealthServer(0, standing, lambda: True)
+    server = HealthServer(0, standing, lambda: True, str)
     server.start()
     try:
         with socket.create_connection(("127.0.0.1", server.port)):
@@ -216,7 +216,7 @@ def test_a_prober_that_says_nothing_does_not_hold_up_the_others():
 
 
 def test_liveness_is_that_of_the_heartbeats():
-    server = HealthServer(0, Standing(), lambda: False)
+    server = HealthServer(0, Standing(), lambda: False, str)
     server.start()
     try:
         assert status_of(server.port, "/livez") == 503
@@ -228,7 +228,7 @@ def test_a_taken_health_port_is_told():
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=f"cannot listen on port {port}.*LEADSMAN_HEALTH_PORT"):
-            HealthServer(port, Standing(), lambda: True)
+            HealthServer(port, Standing(), lambda: True, str)
 
 
 @pytest.fixture

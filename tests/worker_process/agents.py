@@ -10,10 +10,16 @@ import sys
 import time
 from pathlib import Path
 
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 from pydantic import BaseModel
 
 from leadsman import App, Context, Dead, RateLimited, Release, Retry, SyncContext
+from leadsman.tracing import current_traceparent
 from worker_process.journal import Gate, Journal
+
+if os.environ.get("AGENTS_TRACE"):
+    trace.set_tracer_provider(TracerProvider())
 
 app = App()
 journal = Journal(Path(os.environ["AGENTS_JOURNAL"]))
@@ -471,3 +477,44 @@ async def chaos_isolated(ctx: Context):
     first = await ctx.once("effect", lambda: take_effect(ctx))
     note(ctx, "recorded", ctx.delivery)
     return {"delivery": ctx.delivery, "effect": first}
+
+
+@app.task("spans")
+async def say_span(_ctx: Context):
+    return current_traceparent()
+
+
+@app.task("spans", name="sync")
+def say_span_sync(_ctx: SyncContext):
+    return current_traceparent()
+
+
+@app.task("spans", name="isolated", isolation="process")
+def say_span_isolated(_ctx: SyncContext):
+    return current_traceparent()
+
+
+@app.task("chain")
+async def first_link(ctx: Context):
+    ctx.follow_up("chain", ctx.payload, name=ctx.payload["next"], key=ctx.payload["key"])
+    if ctx.attempt == 1:
+        raise ValueError("after the follow-up was named, before the ack")
+    return "first"
+
+
+@app.task("chain", name="isolated", isolation="process")
+def isolated_link(ctx: SyncContext):
+    ctx.follow_up("chain", {"from": ctx.task_id}, name="last", key=ctx.payload["key"] + "-2", tenant="other")
+    return "isolated"
+
+
+@app.task("chain", name="last")
+async def last_link(ctx: Context):
+    note(ctx, "last", {"tenant": ctx.tenant, "trace": ctx.traceparent, "payload": ctx.payload})
+    return "last"
+
+
+@app.task("chain", name="too-many")
+async def too_many_links(ctx: Context):
+    for _ in range(101):
+        ctx.follow_up("chain", name="last")

@@ -3,7 +3,9 @@
 from decimal import Decimal, InvalidOperation
 
 from leadsman.errors import InvalidValueError
-from leadsman.wire.costs import MAX_USAGE
+
+MAX_USAGE = 1_000_000_000_000
+"""Tokens, or millionths, of one attempt. Not on the wire, so that a module of handlers loads without pydantic."""
 
 MICROS = 1_000_000
 """Millionths in a unit of money."""

@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leadsman.amounts import micros_of, tokens_of
 from leadsman.encoding import MAX_RESULT_BYTES, encode
 from leadsman.errors import InvalidValueError
 from leadsman.outcomes import TaskCancelled
+
+if TYPE_CHECKING:
+    from leadsman.wire.tasks import TaskClass, TaskSubmit
 
 MAX_ONCE_BYTES = 16_384
 """The broker's limit for a once value, as compact UTF-8."""
@@ -39,6 +42,7 @@ class TaskFacts:
     age_seconds: float = 0.0
     maybe_ran: bool = False
     traceparent: str | None = None
+    run_id: str | None = None
     once: Mapping[str, Any] = field(default_factory=dict)
     """What earlier attempts did with `once`, by key."""
 
@@ -58,6 +62,9 @@ class Attempt(Protocol):
 
     def remember(self, key: str, encoded: str) -> Future[Any]:
         """Store a once value, given as JSON; gives the one that counts, and fails as `save` does."""
+
+    def follow_up(self, task: "TaskSubmit") -> None:
+        """Keep a task that is submitted with the ack."""
 
     def use(self, tokens: int, cost_micros: int) -> None:
         """Add to what the attempt has used; sent with the next heartbeat or with the outcome."""
@@ -142,6 +149,11 @@ class TaskContext:
         return self._facts.maybe_ran
 
     @property
+    def run_id(self) -> str | None:
+        """The run that the task belongs to, if it does."""
+        return self._facts.run_id
+
+    @property
     def traceparent(self) -> str | None:
         """The producer's trace, as the W3C header."""
         return self._facts.traceparent
@@ -155,6 +167,43 @@ class TaskContext:
         """Raise TaskCancelled when `cancelled`; for loops in sync handlers."""
         if self._attempt.cancelled:
             raise TaskCancelled
+
+    def follow_up(
+        self,
+        capability: str,
+        payload: Any = None,
+        *,
+        name: str = "default",
+        key: str | None = None,
+        tenant: str | None = None,
+        task_class: "TaskClass | str" = "background",
+        priority: int | None = None,
+        delay_seconds: float = 0.0,
+        ttl_seconds: float | None = None,
+        max_attempts: int | None = None,
+    ) -> None:
+        """Submit a task when this one completes: in the same transaction, so with it or not at all.
+
+        It belongs to this task's run, and to its tenant unless another is named. A full queue does not refuse it.
+        An attempt that fails or is given back submits nothing. At most 100. Raises InvalidValueError.
+        """
+        from leadsman.client.submission import make_task  # noqa: PLC0415  it loads pydantic
+        from leadsman.tracing import current_traceparent  # noqa: PLC0415
+
+        task = make_task(
+            capability,
+            payload,
+            name=name,
+            key=key,
+            tenant=self.tenant if tenant is None else tenant,
+            task_class=task_class,
+            priority=priority,
+            delay_seconds=delay_seconds,
+            ttl_seconds=ttl_seconds,
+            max_attempts=max_attempts,
+        )
+        traceparent = current_traceparent() or self.traceparent
+        self._attempt.follow_up(task.model_copy(update={"traceparent": traceparent}) if traceparent else task)
 
     def progress(self) -> None:
         """Say that the work goes on; told with the next heartbeat, and free: call it at every step.

@@ -7,6 +7,9 @@ from typing import Any, Literal
 import structlog
 from structlog.typing import Processor
 
+from leadsman.context import TaskFacts
+from leadsman.tracing import trace_id
+
 LogFormat = Literal["json", "console"]
 
 _SHARED: list[Processor] = [
@@ -22,6 +25,13 @@ _SHARED: list[Processor] = [
 def get_logger(name: str) -> Any:
     """Return a logger that works before and without `configure`, then through the standard library."""
     return structlog.stdlib.get_logger(name)
+
+
+def log_fields(facts: TaskFacts) -> dict[str, Any]:
+    """Return what every record of an attempt carries."""
+    fields: dict[str, Any] = {"task": facts.task_id, "attempt": facts.attempt, "capability": facts.capability}
+    optional = {"tenant": facts.tenant, "run": facts.run_id, "trace": trace_id(facts.traceparent)}
+    return fields | {name: value for name, value in optional.items() if value}
 
 
 def configure(log_format: LogFormat = "json", level: str = "INFO") -> None:

@@ -25,6 +25,7 @@ from leadsman.encoding import normalised
 from leadsman.errors import ConfigurationError
 from leadsman.outcomes import TaskCancelled
 from leadsman.payloads import further_arguments
+from leadsman.wire.tasks import TaskSubmit
 from leadsman.worker.holding import StopReason
 from leadsman.worker.verdicts import Done, Failed, GivenBack, Verdict, raised, returned
 
@@ -49,6 +50,8 @@ class TestOutcome:
     checkpoints: list[Any] = field(default_factory=list)
     once: dict[str, Any] = field(default_factory=dict)
     """What this attempt did with `once`, by key; the fact `once` holds what earlier ones did."""
+    follow_ups: list[TaskSubmit] = field(default_factory=list)
+    """What it submits with its ack; empty unless `kind` is `done`."""
     steps: int = 0
     """How often it reported progress."""
     tokens: int = 0
@@ -66,6 +69,7 @@ class FakeLease:
         self.reason: StopReason | None = None
         self.once: dict[str, Any] = {}
         self.steps = 0
+        self.follow_ups: list[TaskSubmit] = []
         self.tokens = 0
         self.cost_micros = 0
         self._cancel_at = cancel_at_checkpoint
@@ -95,6 +99,10 @@ class FakeLease:
         told: Future[Any] = Future()
         told.set_result(self.once.setdefault(key, json.loads(encoded)))
         return told
+
+    def follow_up(self, task: TaskSubmit) -> None:
+        """Keep a follow-up."""
+        self.follow_ups.append(task)
 
     def use(self, tokens: int, cost_micros: int) -> None:
         """Add to what was reported."""
@@ -195,7 +203,7 @@ def _outcome(verdict: Verdict, lease: FakeLease, error: BaseException | None) ->
     }
     match verdict:
         case Done(result):
-            return TestOutcome("done", result=result, **kept)
+            return TestOutcome("done", result=result, follow_ups=lease.follow_ups, **kept)
         case Failed(described, retry, after):
             return TestOutcome(
                 "failed",

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from leadsman.encoding import encode, normalised
 from leadsman.errors import InvalidValueError
+from leadsman.tracing import current_traceparent
 from leadsman.wire.base import MAX_BATCH
 from leadsman.wire.tasks import TaskClass, TaskSubmit
 
@@ -79,11 +80,15 @@ def checked(fields: Any, what: str) -> TaskSubmit:
 
 
 def prepare(tasks: Iterable[TaskSubmit]) -> list[Prepared]:
-    """Give every task a key and its bytes. Raises InvalidValueError before anything is sent."""
+    """Give every task a key, the caller's trace and its bytes. Raises InvalidValueError before anything is sent."""
     prepared = []
+    traceparent = current_traceparent()
     for index, task in enumerate(tasks):
         own = task.idempotency_key is None
-        keyed = task.model_copy(update={"idempotency_key": uuid.uuid4().hex}) if own else task
+        filled: dict[str, Any] = {"idempotency_key": uuid.uuid4().hex} if own else {}
+        if traceparent is not None and task.traceparent is None:
+            filled["traceparent"] = traceparent
+        keyed = task.model_copy(update=filled) if filled else task
         fields = keyed.model_dump(by_alias=True, exclude_defaults=True)
         prepared.append(Prepared(index, keyed, encode(fields, f"task {index}"), own))
     return prepared

@@ -5,10 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from leadsman.amounts import MAX_USAGE
 from leadsman.wire.base import Reply, Request
-
-MAX_USAGE = 1_000_000_000_000
-"""Tokens, or millionths of the money unit, of one attempt."""
 
 Amount = Annotated[int, Field(ge=0, le=MAX_USAGE)]
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from leadsman.amounts import MAX_USAGE
 from leadsman.wire.base import Name, Reply, Request, RunId
-from leadsman.wire.costs import MAX_USAGE
 
 
 class RunState(StrEnum):

@@ -8,9 +8,10 @@ from typing import Any
 import structlog
 
 from leadsman.app import App, Handler
-from leadsman.context import Context, SyncContext
-from leadsman.logs import get_logger
+from leadsman.context import Context, SyncContext, TaskFacts
+from leadsman.logs import get_logger, log_fields
 from leadsman.payloads import further_arguments
+from leadsman.tracing import attempt_span
 from leadsman.worker.holding import Held
 from leadsman.worker.isolation.remote import Isolated
 from leadsman.worker.threads import HandlerThreads
@@ -36,10 +37,7 @@ class Execution:
             return unknown_handler(facts.capability, facts.name, self._app.names(facts.capability))
         if handler.isolated and self._isolated is not None:
             return await self._isolated.run(handler, held)
-        bound = {"task": facts.task_id, "attempt": facts.attempt, "capability": facts.capability}
-        if facts.tenant:
-            bound["tenant"] = facts.tenant
-        with structlog.contextvars.bound_contextvars(**bound):
+        with structlog.contextvars.bound_contextvars(**log_fields(facts)):
             running = self._start(handler, held)
             value, error = await running
         return returned(value) if error is None else raised(error, held.reason)
@@ -47,23 +45,29 @@ class Execution:
     def _start(self, handler: Handler, held: Held) -> "asyncio.Future[Result]":
         if handler.is_async:
             context = Context(held.facts, held, _task_logger)
-            task = self._loop.create_task(_call_async(handler, context), name=f"task {held.facts.task_id}")
+            task = self._loop.create_task(
+                _call_async(handler, context, held.facts), name=f"task {held.facts.task_id}"
+            )
             held.on_stop(lambda: _from_any_thread(self._loop, task.cancel))
             return _settled(task)
         sync_context = SyncContext(held.facts, held, _task_logger)
-        return asyncio.wrap_future(self._threads.run(lambda: _call_sync(handler, sync_context)), loop=self._loop)
+        return asyncio.wrap_future(
+            self._threads.run(lambda: _call_sync(handler, sync_context, held.facts)), loop=self._loop
+        )
 
 
-async def _call_async(handler: Handler, context: Context) -> Result:
+async def _call_async(handler: Handler, context: Context, facts: TaskFacts) -> Result:
     try:
-        return await handler.function(context, *further_arguments(handler, context.payload)), None
+        with attempt_span(facts):
+            return await handler.function(context, *further_arguments(handler, context.payload)), None
     except BaseException as error:  # noqa: BLE001  SystemExit included: a handler never ends the worker
         return None, error
 
 
-def _call_sync(handler: Handler, context: SyncContext) -> Result:
+def _call_sync(handler: Handler, context: SyncContext, facts: TaskFacts) -> Result:
     try:
-        return handler.function(context, *further_arguments(handler, context.payload)), None
+        with attempt_span(facts):
+            return handler.function(context, *further_arguments(handler, context.payload)), None
     except BaseException as error:  # noqa: BLE001  as above
         return None, error
 

@@ -1,4 +1,4 @@
-"""/readyz and /livez for the kubelet, from threads that a blocked handler cannot stop."""
+"""/readyz and /livez for the kubelet and /metrics, from threads that a blocked handler cannot stop."""
 
 import contextlib
 import socket
@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from leadsman.errors import ConfigurationError
+from leadsman.worker.metrics import CONTENT_TYPE as METRICS_TYPE
 from leadsman.worker.standing import Standing
 
 _READ_SECONDS = 5.0
@@ -16,8 +17,11 @@ _READ_SECONDS = 5.0
 class HealthServer:
     """Readiness is false while connecting, fenced or draining; liveness while the heartbeat thread is gone."""
 
-    def __init__(self, port: int, standing: Standing, alive: Callable[[], bool]) -> None:
-        handler = type("Handler", (_Handler,), {"standing": standing, "alive": staticmethod(alive)})
+    def __init__(
+        self, port: int, standing: Standing, alive: Callable[[], bool], metrics: Callable[[], str]
+    ) -> None:
+        sources = {"standing": standing, "alive": staticmethod(alive), "metrics": staticmethod(metrics)}
+        handler = type("Handler", (_Handler,), sources)
         try:
             self._server = _Server(port, handler)
         except OSError as error:
@@ -67,6 +71,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     standing: Standing
     alive: Callable[[], bool]
+    metrics: Callable[[], str]
     timeout = _READ_SECONDS
 
     def do_GET(self) -> None:
@@ -74,17 +79,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(self.standing.ready, self.standing.why_not_ready)
         elif self.path == "/livez":
             self._answer(self.alive(), "the heartbeat thread is gone")
+        elif self.path == "/metrics":
+            self._send(200, self.metrics(), METRICS_TYPE)
         else:
-            self._send(404, "not found")
+            self._send(404, "not found\n")
 
     def _answer(self, good: bool, why: str) -> None:
-        self._send(200 if good else 503, "ok" if good else why)
+        self._send(200 if good else 503, f"{'ok' if good else why}\n")
 
-    def _send(self, status: int, text: str) -> None:
-        body = f"{text}\n".encode()
+    def _send(self, status: int, text: str, content_type: str = "text/plain; charset=utf-8") -> None:
+        body = text.encode()
         with contextlib.suppress(OSError):
             self.send_response_only(status)
-            self.send_header("Content-Type", "text/plain; charset=utf-8")
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -20,6 +20,7 @@ from leadsman.wire.costs import Usage
 from leadsman.wire.leases import HeartbeatItem, HeartbeatReply, HeartbeatRequest, LeaseStatus
 from leadsman.worker.holding import Held, Holding, StopReason, Unsaved
 from leadsman.worker.loop_watch import LoopWatch
+from leadsman.worker.metrics import WorkerMetrics
 from leadsman.worker.settings import WorkerSettings
 from leadsman.worker.standing import Standing
 
@@ -43,12 +44,15 @@ class Heartbeats:
         standing: Standing,
         watch: LoopWatch,
         fatal: Callable[[str], None],
+        *,
+        metrics: WorkerMetrics,
     ) -> None:
         self._settings = settings
         self._holding = holding
         self._standing = standing
         self._watch = watch
         self._fatal = fatal
+        self._metrics = metrics
         self._log = get_logger("leadsman.worker")
         self._connection = BlockingConnection(settings.address)
         self._path = settings.address.path("leases", "heartbeat")
@@ -175,6 +179,7 @@ class Heartbeats:
         except LeadsmanError as error:
             self._standing.failed(error)
             reply = None
+        self._metrics.heartbeat(answered=reply is not None)
         if reply is None:
             with self._lock:
                 self._asked = asked + self._asked
@@ -262,6 +267,7 @@ class Heartbeats:
 
     def _tell(self, held: Held, reason: StopReason) -> None:
         if not held.settling and held.stop(reason):
+            self._metrics.told_to_stop(reason)
             self._log.warning(
                 "the handler is told to stop",
                 reason=str(reason),

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from leadsman.amounts import MAX_USAGE
 from leadsman.context import TaskFacts
+from leadsman.errors import InvalidValueError
 from leadsman.outcomes import TaskCancelled
-from leadsman.wire.costs import MAX_USAGE, Usage
-from leadsman.wire.leases import Lease
+from leadsman.wire.costs import Usage
+from leadsman.wire.leases import MAX_FOLLOW_UPS, Lease
+from leadsman.wire.tasks import TaskSubmit
 
 
 class StopReason(StrEnum):
@@ -57,6 +60,7 @@ class Held:
         self._remember = remember
         self._storing: list[Future[None]] = []
         self._progress = 0
+        self._follow_ups: list[TaskSubmit] = []
         self._lock = threading.Lock()
         self._unsaved: list[Unsaved] = []
         self._usage: Usage | None = None
@@ -124,6 +128,21 @@ class Held:
         """Note a step of the work; told with the next heartbeat."""
         with self._lock:
             self._progress += 1
+
+    @property
+    def follow_ups(self) -> list[TaskSubmit]:
+        """What is submitted with the ack."""
+        with self._lock:
+            return list(self._follow_ups)
+
+    def follow_up(self, task: TaskSubmit) -> None:
+        """Keep a task that is submitted with the ack. Raises InvalidValueError when there are too many."""
+        with self._lock:
+            if len(self._follow_ups) >= MAX_FOLLOW_UPS:
+                raise InvalidValueError(
+                    f"a task has at most {MAX_FOLLOW_UPS} follow-ups; submit one that makes the rest"
+                )
+            self._follow_ups.append(task)
 
     def remember(self, key: str, encoded: str) -> Future[Any]:
         """Store what was done, given as JSON, for later attempts; gives the value that counts."""
@@ -284,5 +303,6 @@ def _facts(lease: Lease) -> TaskFacts:
         age_seconds=task.age_seconds,
         maybe_ran=task.maybe_ran is True,
         traceparent=task.traceparent,
+        run_id=task.run_id,
         once=task.once or {},
     )

@@ -14,7 +14,7 @@ from typing import Literal
 
 from leadsman.app import App
 from leadsman.connection.http import HttpConnection
-from leadsman.logs import get_logger
+from leadsman.logs import get_logger, log_fields
 from leadsman.payloads import check_payload_types
 from leadsman.worker.execution import Execution
 from leadsman.worker.health import HealthServer
@@ -24,6 +24,7 @@ from leadsman.worker.isolation.nursery import Nursery
 from leadsman.worker.isolation.remote import Isolated
 from leadsman.worker.leasing import Leasing
 from leadsman.worker.loop_watch import LoopWatch
+from leadsman.worker.metrics import WorkerMetrics
 from leadsman.worker.remembering import Remembering
 from leadsman.worker.settings import WorkerSettings
 from leadsman.worker.settling import Settling
@@ -58,12 +59,13 @@ class Worker:
         self._standing = Standing(self.drain)
         self._holding = Holding(settings.slots, settings.limits)
         self._connection = HttpConnection(settings.address)
+        self._metrics = WorkerMetrics(self._holding, self._standing)
         isolated = None if nursery is None else Isolated(nursery, self._loop, self._no_nursery)
         self._execution = Execution(app, self._loop, isolated)
         self._settling = Settling(self._connection, self._standing)
         remembering = Remembering(self._connection, self._standing, self._loop)
         watch = LoopWatch(self._loop, threading.get_ident())
-        self._heartbeats = Heartbeats(settings, self._holding, self._standing, watch, fatal)
+        self._heartbeats = Heartbeats(settings, self._holding, self._standing, watch, fatal, metrics=self._metrics)
         self._leasing = Leasing(
             settings=settings,
             connection=self._connection,
@@ -76,7 +78,9 @@ class Worker:
         )
         self._health: HealthServer | None = None
         if settings.health_port is not None:
-            self._health = HealthServer(settings.health_port, self._standing, lambda: self._heartbeats.alive)
+            self._health = HealthServer(
+                settings.health_port, self._standing, lambda: self._heartbeats.alive, self._metrics.render
+            )
         self._running: dict[asyncio.Task[None], Held] = {}
         self._asked_to_stop = 0
         self._crippled = False
@@ -199,7 +203,7 @@ class Worker:
         """Run the handler unless the verdict is known, settle, and only then free the slot."""
         started = time.monotonic()
         facts = held.facts
-        log = self._log.bind(task=facts.task_id, attempt=facts.attempt, capability=facts.capability)
+        log = self._log.bind(**log_fields(facts))
         try:
             if verdict is None:
                 verdict = await self._execution.run(held)
@@ -212,6 +216,8 @@ class Worker:
             await held.stored()
             held.settling = True
             await self._settling.settle(held, verdict)
+            outcome = type(verdict).__name__.lower()
+            self._metrics.attempt_ended(facts.capability, outcome, time.monotonic() - started)
         except Exception:  # a fault of this program must cost one attempt, not the worker
             log.exception("an attempt could not be seen through; its lease is left to expire")
         finally:

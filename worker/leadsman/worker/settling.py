@@ -83,6 +83,8 @@ class Settling:
         match verdict:
             case Done(result):
                 said = spent if result is None else spent | {"result": result}
+                if follow_ups := held.follow_ups:
+                    said = said | {"tasks": follow_ups}
                 item = AckItem(token=token, **said)
                 answer = await self._acks.send(item)
                 if answer.code == ProblemCode.INVALID_REQUEST and not answer.ok:

@@ -17,9 +17,12 @@ import structlog
 from leadsman.app import App, Handler
 from leadsman.context import Context, SyncContext, TaskFacts
 from leadsman.errors import InvalidValueError
-from leadsman.logs import get_logger
+from leadsman.logs import get_logger, log_fields
 from leadsman.outcomes import TaskCancelled
 from leadsman.payloads import further_arguments
+from leadsman.tracing import attempt_span, flush
+from leadsman.wire.leases import MAX_FOLLOW_UPS
+from leadsman.wire.tasks import TaskSubmit
 from leadsman.worker.holding import StopReason
 from leadsman.worker.isolation.frames import LENGTH, Frame, pack, unpack, verdict_frame
 from leadsman.worker.isolation.linux import be_killed_first, die_with_parent, limit_memory
@@ -45,6 +48,7 @@ def attempt(talk: socket.socket, app: App) -> NoReturn:
             limit_memory(handler.memory_mib)
         remote = _RemoteAttempt(line)
         verdict = _run(handler, facts, remote)
+        flush()
         line.send(verdict_frame(verdict))
         _flush()
         os._exit(0)
@@ -57,16 +61,14 @@ def attempt(talk: socket.socket, app: App) -> NoReturn:
 
 
 def _run(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt") -> Verdict:
-    bound: dict[str, Any] = {"task": facts.task_id, "attempt": facts.attempt, "capability": facts.capability}
-    if facts.tenant:
-        bound["tenant"] = facts.tenant
-    with structlog.contextvars.bound_contextvars(**bound):
+    with structlog.contextvars.bound_contextvars(**log_fields(facts)):
         try:
             if handler.is_async:
                 return returned(asyncio.run(_run_async(handler, facts, remote)))
             remote.listen()
             further = further_arguments(handler, facts.payload)
-            return returned(handler.function(SyncContext(facts, remote, _logger), *further))
+            with attempt_span(facts):
+                return returned(handler.function(SyncContext(facts, remote, _logger), *further))
         except BaseException as error:  # noqa: BLE001  SystemExit included: it is judged as in the worker
             return raised(error, remote.reason)
 
@@ -74,7 +76,7 @@ def _run(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt") -> Verdic
 async def _run_async(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt") -> Any:
     loop = asyncio.get_running_loop()
     further = further_arguments(handler, facts.payload)
-    task = asyncio.ensure_future(handler.function(Context(facts, remote, _logger), *further))
+    task = asyncio.ensure_future(_traced(handler, Context(facts, remote, _logger), facts, further))
 
     def stop() -> None:
         with contextlib.suppress(RuntimeError):  # a closed loop: the handler has ended
@@ -83,6 +85,11 @@ async def _run_async(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt
     remote.on_stop = stop
     remote.listen()
     return await task
+
+
+async def _traced(handler: Handler, context: Context, facts: TaskFacts, further: tuple[Any, ...]) -> Any:
+    with attempt_span(facts):
+        return await handler.function(context, *further)
 
 
 class _Line:
@@ -119,12 +126,23 @@ class _RemoteAttempt:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._asked: dict[int, Future[Any]] = {}
+        self._followed = 0
         self.reason: StopReason | None = None
         self.on_stop: Callable[[], None] = lambda: None
 
     @property
     def cancelled(self) -> bool:
         return self.reason is not None
+
+    def follow_up(self, task: TaskSubmit) -> None:
+        self._followed += 1
+        if self._followed > MAX_FOLLOW_UPS:
+            raise InvalidValueError(
+                f"a task has at most {MAX_FOLLOW_UPS} follow-ups; submit one that makes the rest"
+            )
+        self._line.send(
+            {"op": "follow_up", "task": task.model_dump(mode="json", by_alias=True, exclude_unset=True)}
+        )
 
     def use(self, tokens: int, cost_micros: int) -> None:
         self._line.send({"op": "usage", "tokens": tokens, "cost_micros": cost_micros})

@@ -10,6 +10,7 @@ from typing import Any
 from leadsman.app import Handler
 from leadsman.logs import get_logger
 from leadsman.outcomes import TaskCancelled
+from leadsman.wire.tasks import TaskSubmit
 from leadsman.worker.holding import Held, StopReason
 from leadsman.worker.isolation.frames import LENGTH, Frame, facts_frame, pack, unpack, verdict_of
 from leadsman.worker.isolation.nursery import Nursery, NurseryGoneError
@@ -115,6 +116,8 @@ class _Attempt:
             case "once":
                 told = self._held.remember(frame["key"], frame["value"])
                 told.add_done_callback(lambda done: self._from_any_thread(self._answer, frame["id"], done))
+            case "follow_up":
+                self._held.follow_up(TaskSubmit.model_validate(frame["task"]))
             case "progress":
                 self._held.progress()
             case "usage":
