@@ -5,8 +5,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from leadsman.amounts import MAX_USAGE
 from leadsman.wire.base import MAX_INTEGER, Name, Reply, Request, Tenant
-from leadsman.wire.costs import MAX_USAGE, Usage
+from leadsman.wire.costs import Usage
 
 
 class OnFull(StrEnum):
