@@ -73,7 +73,8 @@ def charge(state: "State", before: LedgerRow | None, after: LedgerRow) -> None:
         account = budget.account(tenant)
         account.reserved = account.reserved.plus(reserved.less(reserved_before))
         if settled != settled_before:
-            account.settled = account.settled.plus(settled.less(settled_before))
+            # What a budget of before was charged may be corrected in one that was made anew in the same window.
+            account.settled = account.settled.plus(settled.less(settled_before)).raised_to(NOTHING)
             state.out.budgets[queue.key, tenant] = account
     if any(less < 0 for less in after.charge.less(before.charge if before is not None else NOTHING)):
         lift(state, queue, after.tenant)
@@ -108,7 +109,7 @@ def follow(state: "State", queue: "Queue") -> None:
     rules = queue.rules.budget
     budget = queue.budget
     if budget is not None and (rules is None or budget.rules.window is not rules.window):
-        state.out.budgets_turned[queue.key] = float("inf")
+        forget(state, queue)
         budget = None
     if rules is None:
         queue.budget = None
@@ -119,6 +120,13 @@ def follow(state: "State", queue: "Queue") -> None:
         reserve_again(state, queue)
     lift(state, queue)
     watch(state, queue)
+
+
+def forget(state: "State", queue: "Queue") -> None:
+    """Drop what a budget was charged: it is taken away, or counts by another window, or its queue goes."""
+    state.out.budgets_turned[queue.key] = float("inf")
+    for key in [key for key in state.out.budgets if key[0] == queue.key]:
+        del state.out.budgets[key]
 
 
 def restore(state: "State", rows: list[BudgetRow]) -> None:

@@ -4,7 +4,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskState
-from leadsman_broker.core import runs
+from leadsman_broker.core import budgets, runs
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import let_go
 from leadsman_broker.core.rows import EndedRow, Ending
@@ -136,6 +136,8 @@ def forget_queue(state: "State", queue: "Queue") -> None:
     state.hot.pop(queue.key, None)
     state.out.totals.discard(queue)
     state.out.forgotten.append(queue.key)
+    if queue.budget is not None:
+        budgets.forget(state, queue)
     for kind in ("due", "soon", "suspects", "service", "pace", "budget"):
         state.alarms.set((kind, queue.key), None)
     state.queue_changed(queue, urgent=True)

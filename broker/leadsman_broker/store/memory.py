@@ -334,10 +334,7 @@ class MemoryStore:
             tables.totals.pop(key, None)
             tables.service_times.pop(key, None)
         tables.ledger.update(changes.ledger)
-        for key, starts_at in [
-            *changes.budgets_turned.items(),
-            *((key, float("inf")) for key in changes.forgotten),
-        ]:
+        for key, starts_at in changes.budgets_turned.items():
             for account in [known for known in tables.budgets if known[0] == key]:
                 if tables.budgets[account].starts_at < starts_at:
                     del tables.budgets[account]

@@ -10,7 +10,7 @@ from leadsman_broker.core.tasks import TaskRow
 Lane = tuple[str, str, str]
 """(capability, tenant, class): who may pass whom between tenants is a matter of fairness, not of order.
 
-The class counts only where a reserve may hold back one of them.
+The class counts only where a reserve or a budget may hold back one of them.
 """
 
 
@@ -44,8 +44,8 @@ class Order(Feature):
 
 
 def _lane(row: TaskRow) -> Lane:
-    reserve = row.queue.rules.interactive_reserve_percent
-    return row.queue.key[1], row.tenant, row.task_class.value if reserve else ""
+    apart = row.queue.rules.interactive_reserve_percent or row.queue.rules.budget is not None
+    return row.queue.key[1], row.tenant, row.task_class.value if apart else ""
 
 
 FEATURE = Order

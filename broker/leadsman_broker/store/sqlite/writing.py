@@ -168,7 +168,6 @@ def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         if number is not None:
             db.execute(SQL["drop_totals"], (number,))
             db.execute(SQL["drop_service_times"], (number,))
-        db.execute(SQL["turn_budgets"], (*key, float("inf")))
 
 
 def _many(db: apsw.Connection, name: str, rows: Sequence[Sequence[Any]]) -> None:
