@@ -397,7 +397,7 @@ async def test_a_lease_without_progress_is_not_renewed(lone_client):
     assert await eventually_async(refused)
     assert await status(2) == "ok"
     view = await lone_client.ok("GET", f"tasks/{lease['task']['id']}")
-    assert [entry["event"] for entry in view["history"]] == ["no_progress"]
+    assert [entry["event"] for entry in view["history"]] == ["accepted", "leased", "no_progress"]
 
 
 async def _once(client, lease, key, value):

@@ -228,7 +228,7 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
             accepted=[accepted(3, b"3")],
             updated=[live(1, standing=standing(**LEASED))],
             checkpoints={1: b"at 1"},
-            history=[HistoryRow(1, 1, 100.5, "failed", 1, "pod.i1", "Boom")],
+            history=[HistoryRow(1, 1, 100.5, "failed", 1, "pod.i1", "Boom", 99.25)],
             namespaces={NAMESPACE: NamespaceRow(NAMESPACE, 4, (rules,), (CapabilityConfig(name="old"),))},
             fences={"pod": FenceRow("pod", "op", 900.0), "none": None},
             cordons={pod: CordonRow(pod, "op", 800.0, pod == "asked") for pod in ("asked", "kept")}
@@ -249,7 +249,7 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
     assert stored.service_times == {key: (1.5, 2.25)}
     assert store.deliveries([task_id(1)])[task_id(1)].checkpoint == b"at 1"
     record = store.task(NAMESPACE, task_id(1), 100.0)
-    assert record.history == (HistoryRow(1, 1, 100.5, "failed", 1, "pod.i1", "Boom"),)
+    assert record.history == (HistoryRow(1, 1, 100.5, "failed", 1, "pod.i1", "Boom", 99.25),)
 
 
 @pytest.mark.parametrize("many", [2, 5, 16, 86, 200])

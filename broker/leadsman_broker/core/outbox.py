@@ -86,7 +86,8 @@ class Outbox:
         """Add to a task's history."""
         row.history += 1
         self.touched[row.seq] = row
-        self.history.append(HistoryRow(row.seq, row.history, now, event, row.epoch, worker, detail))
+        began = row.lease.started_at if row.lease is not None else None
+        self.history.append(HistoryRow(row.seq, row.history, now, event, row.epoch, worker, detail, began))
 
     def end(self, row: TaskRow, ending: Ending) -> None:
         """Write the end of a task; what was still to be written of it is part of the ending."""

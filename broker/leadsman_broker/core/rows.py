@@ -131,6 +131,8 @@ class HistoryRow(NamedTuple):
     epoch: int
     worker: str | None
     detail: str | None
+    began: float | None = None
+    """When the lease in force at that moment was given; None: the task was not leased."""
 
 
 HISTORY_LIMIT = 50

@@ -28,5 +28,5 @@ def bounds(query: dict[str, str]) -> tuple[int, int]:
 
 def task_page(records: Sequence[TaskRecord], next_after: int | None, now: float) -> Response:
     """Return a page as it travels."""
-    items = [views.task_view(record, now) for record in records]
+    items = [views.task_view(record, now, history=False) for record in records]
     return json_response(TaskList(items=items, next_cursor=None if next_after is None else str(next_after)))

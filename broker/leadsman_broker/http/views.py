@@ -10,7 +10,6 @@ from leadsman.wire.dead_letters import RedriveResult
 from leadsman.wire.leases import HeartbeatReply, HeartbeatResult
 from leadsman.wire.tasks import (
     AttemptCounts,
-    HistoryEntry,
     TaskError,
     TaskState,
     TaskView,
@@ -30,6 +29,7 @@ from leadsman_broker.core.results import (
     SubmitOutcome,
 )
 from leadsman_broker.engine import LeaseGrant
+from leadsman_broker.http.history import history_of
 from leadsman_broker.store.interface import Delivery, TaskRecord
 
 
@@ -191,8 +191,8 @@ def _lease(granted: Granted, delivery: Delivery, now: float) -> bytes:
     )
 
 
-def task_view(record: TaskRecord, now: float) -> TaskView:
-    """Return a task as the broker knows it."""
+def task_view(record: TaskRecord, now: float, *, history: bool = True) -> TaskView:
+    """Return a task as the broker knows it; a list shows no history."""
     live, standing, ended = record.live, record.live.standing, record.ended
     state = record.state_at(now)
     worker = None
@@ -228,10 +228,5 @@ def task_view(record: TaskRecord, now: float) -> TaskView:
         error=error,
         reason=record.reason,
         worker=worker,
-        history=[
-            HistoryEntry(
-                at=entry.at, event=entry.event, epoch=entry.epoch, worker=entry.worker, detail=entry.detail
-            )
-            for entry in record.history
-        ],
+        history=history_of(record) if history else [],
     )

@@ -97,7 +97,7 @@ class AttemptCounts(Reply):
 
 
 class HistoryEntry(Reply):
-    """One thing that happened to a task, newest last; bounded, the oldest are dropped first."""
+    """One thing that happened to a task, newest last; of what went wrong the newest 50 are kept."""
 
     at: float
     """Broker wall clock, seconds since the epoch, for people to read."""
@@ -137,6 +137,7 @@ class TaskView(Reply):
     worker: str | None = None
     """Who holds it, while leased."""
     history: list[HistoryEntry] = []
+    """Empty in lists."""
 
 
 class TaskList(Reply):

@@ -99,7 +99,7 @@ INSERT INTO redriven (seq, operation) VALUES (?, ?)
 ON CONFLICT (seq) DO UPDATE SET operation = excluded.operation
 
 -- name: add_history
-INSERT INTO history (seq, number, at, event, epoch, worker, detail) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO history (seq, number, at, event, epoch, worker, detail, began) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: trim_history
 DELETE FROM history WHERE seq = ? AND number <= ?
@@ -300,7 +300,7 @@ SELECT
 FROM ended WHERE seq = ?
 
 -- name: read_history
-SELECT seq, number, at, event, epoch, worker, detail FROM history WHERE seq = ? ORDER BY number
+SELECT seq, number, at, event, epoch, worker, detail, began FROM history WHERE seq = ? ORDER BY number
 
 -- name: read_payload
 SELECT payload FROM payloads WHERE seq = ?
