@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from broker_process import BrokerClient, eventually_async, strictly
+from leadsman.wire.explanations import TaskExplanation
 from leadsman.wire.tasks import SubmitReply, TaskList, TaskView
 
 
@@ -259,3 +260,32 @@ async def test_what_a_full_queue_drops_is_listed_as_shed_and_ends_a_wait(lone_cl
     assert (view["state"], view["reason"]) == ("shed", "Shed")
     assert [item["id"] for item in listed["items"]] == [low["id"]]
     assert (await lone_client.queue())["shed_total"] == 1
+
+
+async def test_a_task_is_explained_from_its_wait_to_its_end(client):
+    await client.configure({"name": "work", "max_slots": 4}, generation=2)
+    first, second = await client.submit(*[{"capability": "work", "tenant": "acme"}] * 2)
+
+    async def explain(task):
+        reply = await client.call("GET", f"tasks/{task['id']}/explain")
+        assert reply.status == 200
+        return strictly(TaskExplanation, reply.json)
+
+    waiting = await explain(second)
+    assert (waiting.reason, waiting.ahead.same_tenant) == ("WorkersStarting", 1)
+
+    (lease,) = (await client.lease(slots=2))["leases"]
+    capped = await explain(second)
+    assert (capped.reason, capped.setting) == ("TenantCap", "fairness.tenantSharePercent")
+    assert (capped.tenant_in_flight, capped.tenant_cap, capped.free_slots) == (1, 1, 1)
+    assert (await explain(first)).reason is None
+
+    await client.ack(lease["token"])
+    ended = await explain(first)
+    assert (ended.task.state, ended.summary, ended.reason) == ("completed", "completed", None)
+
+
+async def test_only_a_known_task_is_explained(client):
+    reply = await client.call("GET", "tasks/0000000000010000/explain")
+
+    assert (reply.status, reply.code) == (404, "unknown_task")

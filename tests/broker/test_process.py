@@ -246,6 +246,7 @@ def test_the_openapi_document_describes_every_call(broker):
         "/v1/namespaces/{namespace}/tasks",
         "/v1/namespaces/{namespace}/tasks/{id}",
         "/v1/namespaces/{namespace}/tasks/{id}/cancel",
+        "/v1/namespaces/{namespace}/tasks/{id}/explain",
         "/v1/namespaces/{namespace}/leases",
         "/v1/namespaces/{namespace}/leases/heartbeat",
         "/v1/namespaces/{namespace}/leases/ack",

@@ -31,6 +31,7 @@ from leadsman_broker.core.configuration import configure
 from leadsman_broker.core.cordoning import cordon, uncordon
 from leadsman_broker.core.dead_letters import purge, redrive
 from leadsman_broker.core.dispatch import dispatch
+from leadsman_broker.core.explaining import Standing, explain
 from leadsman_broker.core.fencing import fence, unfence
 from leadsman_broker.core.idempotency import key_of
 from leadsman_broker.core.ids import parse_token, seq_of
@@ -238,6 +239,11 @@ class Core:
         """Return the counters of a queue, for metrics; zeros when it is gone."""
         queue = self.state.queues.get(key)
         return queue.totals.row() if queue is not None else TotalsRow()
+
+    def explain(self, task_id: str, now: float) -> Standing | None:
+        """Return what holds a live task back; None when it is not live."""
+        row = self.state.tasks.get(seq_of(task_id) or 0)
+        return explain(self.state, row, now) if row is not None and row.id == task_id else None
 
     def identifies_tenants(self, namespace: str, capability: str) -> bool:
         """Say whether a queue takes the tenant of a task from who submits it, whatever the task claims."""

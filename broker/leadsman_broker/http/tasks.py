@@ -7,6 +7,7 @@ from typing import cast
 from pydantic_core import from_json, to_json
 
 from leadsman.wire.base import MAX_WAIT_SECONDS
+from leadsman.wire.explanations import TaskExplanation
 from leadsman.wire.problems import ProblemCode
 from leadsman.wire.tasks import (
     SubmitReply,
@@ -88,6 +89,15 @@ class TaskCalls:
                 statuses=(404,),
             ),
             Route(
+                "GET",
+                _TASKS + "/{id}/explain",
+                self.explain,
+                _READERS,
+                "Say where a task stands, what holds it back and what would change that",
+                reply=TaskExplanation,
+                statuses=(404,),
+            ),
+            Route(
                 "POST",
                 _TASKS + "/{id}/cancel",
                 self.cancel,
@@ -157,6 +167,13 @@ class TaskCalls:
             finally:
                 gone.cancel()
         return json_response(await self._view(exchange.namespace, task_id, payload=shown))
+
+    async def explain(self, exchange: Exchange) -> Response:
+        """Explain one task."""
+        task_id = exchange.path["id"]
+        view = await self._view(exchange.namespace, task_id)
+        standing = self._engine.core.explain(task_id, self._engine.clock.now())
+        return json_response(views.task_explanation(view, standing))
 
     async def cancel(self, exchange: Exchange) -> Response:
         """Cancel one task."""

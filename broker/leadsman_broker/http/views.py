@@ -1,12 +1,14 @@
 """From what the core and the store say to what travels."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 from pydantic_core import from_json, to_json
 
 from leadsman.wire.capabilities import PauseReply
 from leadsman.wire.costs import UsageView
 from leadsman.wire.dead_letters import RedriveResult
+from leadsman.wire.explanations import TaskExplanation
 from leadsman.wire.leases import HeartbeatReply, HeartbeatResult
 from leadsman.wire.tasks import (
     AttemptCounts,
@@ -15,6 +17,7 @@ from leadsman.wire.tasks import (
     TaskView,
 )
 from leadsman.wire.workers import CordonResult, FenceResult
+from leadsman_broker.core.explaining import Standing
 from leadsman_broker.core.results import (
     Accepted,
     Cordoned,
@@ -189,6 +192,14 @@ def _lease(granted: Granted, delivery: Delivery, now: float) -> bytes:
         checkpoint,
         once,
     )
+
+
+def task_explanation(view: TaskView, standing: Standing | None) -> TaskExplanation:
+    """Return why a task stands where it stands; `standing` is None when it has ended."""
+    if standing is None:
+        why = f": {view.reason}" if view.reason is not None else ""
+        return TaskExplanation(task=view, summary=f"{view.state.value}{why}")
+    return TaskExplanation(task=view, **{field.name: getattr(standing, field.name) for field in fields(standing)})
 
 
 def task_view(record: TaskRecord, now: float, *, history: bool = True) -> TaskView:

@@ -20,6 +20,9 @@ from leadsman.wire.tasks import TaskState, TaskView
 tasks = typer.Typer(help="Read tasks, and cancel them.")
 
 
+HISTORY_COLUMNS = ("TIME", "EVENT", "EPOCH", "WORKER", "DETAIL")
+
+
 @tasks.command("get")
 @until_reader_gone
 def get(
@@ -41,10 +44,10 @@ def show(view: TaskView, *, json_output: bool) -> int:
         print_json(view)
     else:
         shown = console()
-        shown.print(table(("FIELD", "VALUE"), _fields(view)))
+        shown.print(table(("FIELD", "VALUE"), task_fields(view)))
         if view.history:
             shown.print()
-            shown.print(table(("TIME", "EVENT", "EPOCH", "WORKER", "DETAIL"), _history(view)))
+            shown.print(table(HISTORY_COLUMNS, task_history(view)))
     return 0
 
 
@@ -139,7 +142,8 @@ async def _get(client: Client, task_id: str) -> TaskView:
         return await client.get(task_id)
 
 
-def _fields(view: TaskView) -> list[tuple[str, str]]:
+def task_fields(view: TaskView) -> list[tuple[str, str]]:
+    """Return what there is to say of a task: name and value of each field that has one."""
     counts = view.attempts
     error = f"{view.error.type}: {view.error.message}" if view.error else None
     fields = {
@@ -165,7 +169,8 @@ def _fields(view: TaskView) -> list[tuple[str, str]]:
     return [(name, " ".join(value.split())) for name, value in fields.items() if value]
 
 
-def _history(view: TaskView) -> list[tuple[str, ...]]:
+def task_history(view: TaskView) -> list[tuple[str, ...]]:
+    """Return a task's history: time, event, epoch, worker, detail."""
     return [
         (
             _time(entry.at),

@@ -33,6 +33,7 @@ from leadsman.wire.dead_letters import (
     RedriveRequest,
     RedriveResult,
 )
+from leadsman.wire.explanations import TaskExplanation
 from leadsman.wire.problems import ProblemCode
 from leadsman.wire.runs import RunList, RunState, RunView
 from leadsman.wire.stats import StatsSnapshot
@@ -172,6 +173,10 @@ class Client:
     async def get(self, task_id: str, *, payload: bool = False) -> TaskView:
         """Return the task as it stands, with its payload if asked for and kept still. Raises NotFoundError."""
         return await self._read(TaskView, "tasks", task_id, query={"payload": "true"} if payload else None)
+
+    async def explain(self, task_id: str) -> TaskExplanation:
+        """Return where the task stands, what holds it back and what would change that. Raises NotFoundError."""
+        return await self._read(TaskExplanation, "tasks", task_id, "explain")
 
     async def wait(self, task_id: str, *, timeout_seconds: float | None = None) -> TaskView:
         """Return the task once it is completed, dead, expired or cancelled. Raises WaitTimeoutError."""

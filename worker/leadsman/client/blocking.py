@@ -16,6 +16,7 @@ from leadsman.connection.address import Address, resolve
 from leadsman.wire.capabilities import PauseReply
 from leadsman.wire.costs import BudgetView, CostBy, CostReport
 from leadsman.wire.dead_letters import DeadFilter, DeadGroups, PurgeResult, RedriveResult
+from leadsman.wire.explanations import TaskExplanation
 from leadsman.wire.runs import RunState, RunView
 from leadsman.wire.stats import StatsSnapshot
 from leadsman.wire.tasks import SubmitResult, TaskClass, TaskState, TaskSubmit, TaskView
@@ -153,6 +154,11 @@ class SyncClient:
         """Return the task as it stands, with its payload if asked for and kept still. Raises NotFoundError."""
         engine = self._ready()
         return engine.run(engine.client.get(task_id, payload=payload))
+
+    def explain(self, task_id: str) -> TaskExplanation:
+        """Return where the task stands, what holds it back and what would change that. Raises NotFoundError."""
+        engine = self._ready()
+        return engine.run(engine.client.explain(task_id))
 
     def wait(self, task_id: str, *, timeout_seconds: float | None = None) -> TaskView:
         """Return the task once it is completed, dead, expired or cancelled. Raises WaitTimeoutError."""
