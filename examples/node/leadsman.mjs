@@ -1,4 +1,4 @@
-// A Leadsman worker in plain Node 20: leases, heartbeats, checkpoints, drain. docs/protocol.md says why each line is there.
+// A Leadsman worker in plain Node 18: leases, heartbeats, checkpoints, drain. docs/protocol.md says why each line is there.
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -26,11 +26,12 @@ export class Worker {
 
   wake() { this.urgent = true; this.nudge?.(); } // the next heartbeat goes out now, or after the one that is out
 
-  async call(path, body, timeoutMs = 10_000, signal) {
+  async call(path, body, timeoutMs = 10_000, aborting = new AbortController()) {
     const headers = { "content-type": "application/json" };
     if (env.LEADSMAN_TOKEN_FILE) headers.authorization = `Bearer ${readFileSync(env.LEADSMAN_TOKEN_FILE, "utf8").trim()}`;
-    const signals = [AbortSignal.timeout(timeoutMs), ...(signal ? [signal] : [])];
-    const reply = await fetch(`${this.base}${path}`, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.any(signals) });
+    const timer = setTimeout(() => aborting.abort(), timeoutMs);
+    const reply = await fetch(this.base + path, { method: "POST", headers, body: JSON.stringify(body), signal: aborting.signal })
+      .finally(() => clearTimeout(timer));
     if (reply.ok) return reply.json();
     const text = `${path}: ${reply.status} ${await reply.text()}`;
     throw reply.status >= 500 || reply.status === 429 || reply.status === 408 ? new Error(text) : new Refused(text);
@@ -45,9 +46,8 @@ export class Worker {
   }
 
   async run() {
-    this.parked = new AbortController();
-    const stop = () => { this.draining = true; this.wake(); setTimeout(() => this.parked.abort(), 300); };
-    for (const signal of ["SIGTERM", "SIGINT"]) process.on(signal, stop);
+    const stop = () => { this.draining = true; this.wake(); setTimeout(() => this.parked?.abort(), 300); };
+    ["SIGTERM", "SIGINT"].forEach((signal) => process.on(signal, stop));
     if (env.LEADSMAN_HEALTH_PORT)
       createServer((request, reply) => {
         const ready = !this.draining && ["active", "cordoned"].includes(this.state);
@@ -72,7 +72,7 @@ export class Worker {
       try {
         const reply = await this.call("/leases", {
           worker: this.identity, capabilities: this.capabilities, slots: this.slots, free_slots: free,
-          attempt_id: attempt, held: [...this.held.keys()], wait_seconds: wait }, (wait + 10) * 1_000, this.parked.signal);
+          attempt_id: attempt, held: [...this.held.keys()], wait_seconds: wait }, (wait + 10) * 1_000, (this.parked = new AbortController()));
         attempt = randomUUID();
         this.heard(reply.worker);
         for (const lease of reply.leases) if (!this.held.has(lease.token)) this.begin(lease);

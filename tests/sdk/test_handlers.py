@@ -106,7 +106,10 @@ def test_a_task_for_a_handler_that_is_not_there_says_which_are(broker, client, s
     start_worker(broker.url, capabilities=["echo"])
     view = client.wait(client.submit("echo", name="nope", max_attempts=1).id, timeout_seconds=30)
     assert view.error.type == "UnknownHandler"
-    assert "has no handler 'nope' for echo; it has default, facts, orphan, sync" in view.error.message
+    assert (
+        "has no handler 'nope' for echo; it has default, facts, orphan, spend, spend-isolated, sync"
+        in view.error.message
+    )
 
 
 def test_a_worker_holds_no_more_leases_than_it_has_slots(broker, client, start_worker, journal, gate):
