@@ -271,31 +271,6 @@ async def test_pods_that_cannot_start_are_a_condition_and_an_event(kube: Kube, p
 
 
 @pytest.mark.usefixtures("operator")
-@pytest.mark.parametrize(("mode", "reason"), [("Observe", "Observing"), ("Paused", "PoolPaused")])
-async def test_a_pool_that_only_watches_or_rests_writes_nothing(
-    namespace: str, pools: Pools, client: BrokerClient, mode: str, reason: str
-) -> None:
-    await pools.apply(capability("browser"), pool("browser"))
-    await pools.until_ready("browser")
-    await pools.apply(pool("browser", scaling={"mode": mode}))
-    await pools.until_condition("browser", "ScalingActive", "False", reason=reason)
-
-    await client.submit(namespace, *[TaskSubmit(capability="browser")] * 3)
-    if mode == "Observe":
-
-        async def shown() -> bool:
-            return (await pools.pool("browser"))["status"].get("desiredReplicas") == 3
-
-        await until("what it would do", shown)
-    found = await pools.deployment("browser")
-    assert found is not None
-    assert found["spec"]["replicas"] == 0
-
-    await pools.apply(pool("browser"))
-    await settled(pools, "browser", replicas=3)
-
-
-@pytest.mark.usefixtures("operator")
 async def test_a_pool_and_its_capability_may_be_deleted_with_work_in_the_queue(
     namespace: str, pools: Pools, client: BrokerClient
 ) -> None:

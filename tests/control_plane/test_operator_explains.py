@@ -1,11 +1,17 @@
 """What a person sees of a fleet at work: marks on busy pods, events with numbers, a status that follows."""
 
+import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+from broker_process import BrokerProcess
 from cluster import ControlPlane
-from fleet import until
+from fleet import Kube, OperatorProcess, until
+from fleet import kube as paths
+from fleet.operator_metrics import metric
 from fleet.scene import IDLE_SECONDS, POOL, Scene
 from leadsman_operator.kube.pods import BUSY_MARKS
 
@@ -70,3 +76,44 @@ async def test_the_status_follows_the_fleet(scene: Scene) -> None:
     assert status["selector"] == f"leadsman.dev/pool={POOL}"
     scene.finish_held()
     await scene.until_size(0)
+
+
+async def test_status_event_metric_and_command_line_say_the_same_of_a_move(
+    scene: Scene, operator: OperatorProcess, kube: Kube, control_plane: ControlPlane, broker: BrokerProcess
+) -> None:
+    decisions: list[dict[str, Any]] = []
+
+    async def follow() -> None:
+        async for _, found in kube.watch(paths.POOLS.format(namespace=scene.pools.namespace)):
+            decisions.append(found.get("status", {}).get("lastDecision", {}))
+
+    following = asyncio.create_task(follow())
+    await scene.open(maxReplicas=3)
+    await scene.submit(5, hold=True)
+    await scene.until_held(3)
+    (event,) = await until("the event", lambda: scene.pools.events(POOL, "ScaledOut"))
+
+    async def stored() -> dict[str, Any] | None:
+        return next((each for each in decisions if each.get("action") == "ScaleOut"), None)
+
+    move = await until("the decision in the status", stored)
+    following.cancel()
+    assert event["note"] == move["summary"]
+    assert event["action"] == move["action"]
+    assert move["reason"] == "AtMaxReplicas"
+    labels = {"pool": POOL, "action": move["action"], "reason": move["reason"]}
+    assert await metric(operator, "leadsman_operator_decisions_total", **labels) == 1
+    assert await metric(operator, "leadsman_operator_clamps_total", pool=POOL, reason="AtMaxReplicas") >= 1
+
+    shown = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "leadsman.cli", "explain", "pool", POOL, "-n", scene.pools.namespace],
+        env={**control_plane.environment(), "LEADSMAN_BROKER_URL": broker.url},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "5 -> 3: AtMaxReplicas, maxReplicas is 3" in shown.stdout
+    assert "AtMaxReplicas (5 -> 3): raise spec.maxReplicas" in shown.stdout
+    assert "workers: 3: 3 busy, 0 idle" in shown.stdout
+    scene.finish_held()

@@ -14,11 +14,11 @@ import pytest
 from broker_process import BrokerProcess
 from cluster import ControlPlane
 from fleet import BrokerClient, Fleet, Kube, OperatorProcess, ReplicaHistory, churning, recorded, until
-from fleet.load import Load
+from fleet.load import PATTERNS, Load
 from fleet.manifests import capability, pool
 from fleet.pools import Pools
 
-SCALE_INS = 200 if os.environ.get("LEADSMAN_LONG") else 40
+SCALE_INS = 500 if os.environ.get("LEADSMAN_LONG") else 40
 SECONDS_EACH = 10
 
 STEPS = {"browser": 2, "code": None, "email": None, "llm": 4, "search": None, "vision": 3}
@@ -27,7 +27,7 @@ STEPS = {"browser": 2, "code": None, "email": None, "llm": 4, "search": None, "v
 
 @dataclass
 class Torture:
-    """Six pools whose work comes and goes, among a dozen Deployments that somebody else keeps scaling."""
+    """Six pools whose work comes and goes in four patterns, among a dozen Deployments that somebody else scales."""
 
     pools: Pools
     fleet: Fleet
@@ -85,7 +85,8 @@ async def torture(
         fleet = await stack.enter_async_context(Fleet(kube, broker.url, namespaces=(namespace, other), seed=seed))
         await stack.enter_async_context(churning(kube, other, seed=seed))
         history = await stack.enter_async_context(recorded(kube, namespace))
-        yield Torture(pools, fleet, history, Load(client, namespace, list(STEPS), random.Random(seed)))
+        load = Load(client, namespace, list(STEPS), random.Random(seed), list(PATTERNS.values()))
+        yield Torture(pools, fleet, history, load)
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from leadsman_operator.scaling.scale_in import ScaleInView
 
 _log = structlog.get_logger(__name__)
 
-_BROKER_SECONDS = 2.0
+_BROKER_SECONDS = 5.0
 """For one call; a broker that is slower is asked again."""
 
 

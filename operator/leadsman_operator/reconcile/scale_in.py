@@ -51,8 +51,12 @@ from leadsman_operator.scaling.scale_in import (
 
 _log = structlog.get_logger(__name__)
 
-_BROKER_SECONDS = 2.0
-"""For one fence or unfence; a broker that is slower is asked again at the next look."""
+_BROKER_SECONDS = 5.0
+"""For one fence or unfence, below the protocol's deadline for fences; a slower broker is asked again later.
+
+An answer that is given up is a fence that stands for nothing and a longer pause before the next try: under a burst
+of scale-ins on a busy machine a broker may well take seconds.
+"""
 _LOWER_SECONDS = 10.0
 """For lowering the scale, tries included: below the protocol's own deadline, so that no write outlives it."""
 _ROUNDS = 8
