@@ -93,6 +93,7 @@ async def hold(folder, rounds: int, seed: int) -> None:
         store.close()
 
 
+@pytest.mark.timeout(1200)  # a minute when the machine has nothing else to do
 async def test_every_task_is_accounted_for_after_thirty_kills_and_failing_disks(tmp_path):
     await hold(tmp_path / "broker", 30, seed=2026)
 

@@ -77,8 +77,10 @@ def settle_everything(world: World) -> None:
         world.end_life(hand)
     last = world.hands[1]
     last.slots = 60
+    world.pass_time(60.0)  # in steps, so that every lease runs out
     for _ in range(40):
-        world.pass_time(400.0)
+        world.now += 400.0
+        world.turn()
         world.turn(world.lease_call(last, free=last.slots, wait=0.0, same_attempt=False))
         world.finish_all(last)
         if not world.tables.live:

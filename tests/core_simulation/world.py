@@ -77,10 +77,13 @@ class World:
             suspect_patience_seconds=20.0,
             delivery_grace_seconds=1.0,
             sweep_seconds=30.0,
+            key_retention_seconds=1e9,
         )
         self.rand = Random(f"{seed}:core")
         self.tables = MemoryTables()
         self.trace: list[str] = []
+        self.lost_replies: set[str] = set()
+        """Tokens of leases whose worker was not told of them when it got them."""
         self.steps = 0
         self.hands = [
             Hand("p1", 1, ("browser",)),
@@ -125,6 +128,7 @@ class World:
         for feature in self.features:
             feature.committed(step)
         if fate is Fate.KILLED_BEFORE_REPLY:
+            self.lost_replies.update(lease.token for answer in step.answers for lease in answer.leases)
             self.restart()
             return None
         self._deliver(step)
@@ -217,7 +221,9 @@ class World:
         waiting = {hand.call: hand for hand in self.hands if hand.call is not None}
         for answer in step.answers:
             hand = waiting.pop(answer.call, None)
-            if hand is not None:
+            if hand is None:
+                self.lost_replies.update(lease.token for lease in answer.leases)
+            else:
                 hand.call = None
                 self._receive(hand, answer)
 

@@ -8,7 +8,7 @@ from core_simulation import Schedule, replay, run, shrink
 from leadsman_broker.core import leases, settlements
 from leadsman_broker.core.queues import Queue
 
-SHORT, LONG, CHUNKS = 1_000, 40_000, 4
+SHORT, LONG, CHUNKS = 700, 40_000, 4
 
 
 def hold(first: int, count: int) -> None:

@@ -109,7 +109,9 @@ class Money(Feature):
             self._workers()._settle(hand, token, [ack], dice)
 
     def wait_for_the_next_window(self, dice: Random) -> None:
-        self.world.pass_time(dice.choice([1_800.0, 3_600.0, 86_400.0]))
+        """At once: hours in steps would be most of the time of a schedule."""
+        self.world.now += dice.choice([1_800.0, 3_600.0, 86_400.0])
+        self.world.turn()
 
     def granted(self, hand: Hand, lease: Granted, *, repeated: bool) -> None:
         if not repeated:

@@ -10,7 +10,7 @@ from leadsman_broker.core import commands as c
 
 class Redrives(Feature):
     def actions(self):
-        return [(8, self.redrive)]
+        return [(8, self.redrive), (2, self.purge)]
 
     def redrive(self, dice: Random) -> None:
         ended = [ending.ended for ending in self.world.tables.ended.values()]
@@ -33,6 +33,19 @@ class Redrives(Feature):
         for task_id, redriven in zip(ids, results[-1], strict=True):
             self.world.note(f"redrive {task_id}: {redriven.code or 'lives'}")
             assert not redriven.redriven or task_id in dead, "something that was not dead was revived"
+
+    def purge(self, dice: Random) -> None:
+        """Remove dead tasks for good; what is not dead stays."""
+        ended = [ending.ended for ending in self.world.tables.ended.values()]
+        ids = sorted(row.live.id for row in ended)
+        if not ids:
+            return
+        task_id = dice.choice(ids)
+        (row,) = [row for row in ended if row.live.id == task_id]
+        results = self.world.turn(c.Purge(NAMESPACE, row.live.capability, (task_id,)), fate=self.world.fate(dice))
+        if results is not None:
+            self.world.note(f"purge {task_id}: {results[0][0].code or 'gone'}")
+            assert results[0][0].purged == (row.state is TaskState.DEAD)
 
 
 FEATURE = Redrives

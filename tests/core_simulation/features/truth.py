@@ -45,6 +45,9 @@ class Truth(Feature):
             self.finals[live.id] = state
             self.counts[NAMESPACE, live.capability][state.value] += 1
             self.counts[NAMESPACE, live.capability]["late_acks"] += ending.ended.late
+        for purged in changes.purged:
+            self.owed.remove(purged.task_id)
+            del self.finals[purged.task_id]
         for key in changes.forgotten:
             self.counts.pop(key, None)
 
