@@ -1,5 +1,7 @@
 """Budgets over HTTP: what is refused, what waits, what is shown."""
 
+import asyncio
+
 import pytest
 
 from broker_process import strictly
@@ -66,3 +68,28 @@ async def test_the_metrics_show_what_is_left(lone_client, broker):
     assert f'leadsman_budget_tokens{{{labels},part="reserved"}} 40.0' in text
     assert f'leadsman_budget_tokens{{{labels},part="max"}} 100.0' in text
     assert "leadsman_budget_cost{" not in text
+
+
+async def test_a_kill_of_the_broker_forgets_neither_budget_nor_run(lone_client, broker):
+    await configured(lone_client)
+    await lone_client.ok("PUT", "runs/r", {"max_tokens": 50})
+    await lone_client.submit(*[{"capability": "work", "run_id": "r"}] * 4)
+    done, held = (await lone_client.lease(slots=4))["leases"]
+    spent = [{"token": done["token"], "usage": {"tokens": 15}}]
+    await lone_client.ok("POST", "leases/ack", {"acks": spent})
+    await lone_client.heartbeat(slots=4, leases=[{"token": held["token"], "usage": {"tokens": 25}}])
+    before = [await lone_client.ok("GET", path) for path in ("capabilities/work/budget", "runs/r", "cost")]
+
+    await asyncio.to_thread(broker.restart)
+    await lone_client.reconnect()
+
+    after = [await lone_client.ok("GET", path) for path in ("capabilities/work/budget", "runs/r", "cost")]
+    assert after[:2] == before[:2]
+    assert after[2]["total"] == before[2]["total"]
+    assert (after[0]["levels"][0]["tokens"], after[0]["levels"][0]["reserved_tokens"]) == (15, 40)
+    beat = {"token": held["token"], "usage": {"tokens": 36}}
+    await lone_client.heartbeat(slots=4, leases=[beat])
+    (told,) = (await lone_client.heartbeat(slots=4, leases=[beat]))["leases"]
+    run = await lone_client.ok("GET", "runs/r")
+    assert (told["status"], run["state"], run["reason"]) == ("cancelled", "failed", "used 51 tokens of 50")
+    assert (run["tasks"]["cancelled"], run["tasks"]["live"]) == (2, 1)

@@ -33,7 +33,7 @@ class RunCaps(Request):
 
 
 class RunCounts(Reply):
-    """Tasks of a run by what became of them."""
+    """Tasks of a run by what became of them; those that were shed to make room count as cancelled."""
 
     accepted: int
     live: int
