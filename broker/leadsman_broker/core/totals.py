@@ -1,6 +1,10 @@
 """Counters of a queue that only grow."""
 
+from operator import attrgetter
+
 from leadsman_broker.core.rows import TotalsRow
+
+_COUNTERS = attrgetter(*TotalsRow._fields)
 
 
 class Totals:
@@ -35,4 +39,4 @@ class Totals:
 
     def row(self) -> TotalsRow:
         """Return them as stored."""
-        return TotalsRow(*[getattr(self, field) for field in TotalsRow._fields])
+        return TotalsRow._make(_COUNTERS(self))
