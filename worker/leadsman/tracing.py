@@ -37,6 +37,9 @@ def trace_id(traceparent: str | None) -> str | None:
 @contextmanager
 def attempt_span(facts: "TaskFacts") -> Iterator[None]:
     """Run an attempt in a span whose parent is that of the submit. A failure marks it; a release does not."""
+    if "opentelemetry" not in sys.modules:  # whoever exports spans has loaded it
+        yield
+        return
     try:
         from opentelemetry import trace  # noqa: PLC0415  optional
         from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415

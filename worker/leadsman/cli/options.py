@@ -1,5 +1,8 @@
 """Options that several commands share."""
 
+import os
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,5 +36,22 @@ JsonOutput = Annotated[bool, typer.Option("--json", help="One JSON object a line
 
 
 def connect(broker_url: str | None, namespace: str | None, token_file: str | None) -> Client:
-    """Return the client of one command. Raises ConfigurationError."""
-    return Client(broker_url, namespace=namespace, token_file=token_file, unreachable_seconds=UNREACHABLE_SECONDS)
+    """Return the client of one command; as `kubectl leadsman`, of the broker in kubectl's context unless told.
+
+    Raises ConfigurationError and KubectlError.
+    """
+    token = None
+    if not (broker_url or os.environ.get("LEADSMAN_BROKER_URL")) and Path(sys.argv[0]).name.startswith("kubectl-"):
+        from leadsman.cli.port_forward import find_broker  # noqa: PLC0415  only then
+
+        found = find_broker(namespace or os.environ.get("LEADSMAN_NAMESPACE"))
+        broker_url, namespace = found.url, found.namespace
+        told = token_file or os.environ.get("LEADSMAN_TOKEN_FILE") or os.environ.get("LEADSMAN_TOKEN")
+        token = None if told else found.token
+    return Client(
+        broker_url,
+        namespace=namespace,
+        token=token,
+        token_file=token_file,
+        unreachable_seconds=UNREACHABLE_SECONDS,
+    )
