@@ -53,6 +53,18 @@ def test_without_a_list_a_pool_serves_the_queue_of_its_name():
     assert names(index(pool("browser")).serving("ns", "browser")) == ["browser"]
 
 
+def test_a_queue_may_have_the_slots_that_all_its_pools_may_grow_to_and_none_are_known_without_a_pool():
+    found = index(
+        pool("a", capabilities=["x"], slotsPerWorker=4),
+        pool("b", capabilities=["x", "y"], maxReplicas=5),
+    )
+
+    assert [found.max_slots("ns", name) for name in ("x", "y", "z")] == [17, 5, None]
+
+    found.remove(("ns", "b"))
+    assert [found.max_slots("ns", name) for name in ("x", "y")] == [12, None]
+
+
 def test_of_the_pools_on_one_deployment_the_older_comes_first():
     reference = {"deploymentRef": {"name": "mine"}, "image": None}
     found = index(

@@ -167,7 +167,7 @@ class CapabilityController:
         name = obj["metadata"]["name"]
         pools = self._index.serving(namespace, name)
         startup = told_to_broker(self._startup_seconds(pool.key) for pool in pools)
-        max_slots = sum(pool.spec.max_slots for pool in pools) if pools else None
+        max_slots = self._index.max_slots(namespace, name)
         try:
             return capability_config(Capability.model_validate(obj), startup, max_slots)
         except ValidationError as error:

@@ -124,6 +124,11 @@ class PoolIndex:
         """Return the pools that list a capability, by name."""
         return [self._pools[namespace, name] for name in sorted(self._serving.get((namespace, capability), ()))]
 
+    def max_slots(self, namespace: str, capability: str) -> int | None:
+        """Return how many slots the pools that list a capability may grow to; None when there is no such pool."""
+        pools = self.serving(namespace, capability)
+        return sum(pool.spec.max_slots for pool in pools) if pools else None
+
     def scaling(self, namespace: str, deployment: str) -> list[Pool]:
         """Return the pools that scale a Deployment, the oldest first."""
         pools = [self._pools[namespace, name] for name in self._scaling.get((namespace, deployment), ())]
