@@ -42,20 +42,32 @@ def step(core: Core, commands: list[c.Command], now: float, rand: random.Random)
     return core.step(commands, Loaded(), now, rand)
 
 
-def filled(queued: int, rand: random.Random) -> Core:
+def filled(queued: int, rand: random.Random, tenants: int = 0) -> Core:
     core = Core(Stored(tasks=[]), 0.0, rand)
-    rules = CapabilityConfig(name=CAPABILITY, max_depth=10_000_000)
+    rules = CapabilityConfig(name=CAPABILITY, max_depth=10_000_000, max_slots=400 if tenants else None)
     step(core, [c.Configure(NAMESPACE, 1, (rules,))], 0.0, rand)
-    batch = c.Enqueue(NAMESPACE, tuple(c.NewTask(CAPABILITY, priority=number % 3) for number in range(1000)))
-    for _ in range(queued // 1000):
-        step(core, [batch], 0.0, rand)
+    for first in range(0, queued, 1000):
+        step(core, [new_tasks(1000, tenants, first)], 0.0, rand)
     return core
 
 
-def lifecycles(core: Core, count: int, batch: int, workers: int, rand: random.Random) -> tuple[float, float]:
+def new_tasks(count: int, tenants: int, first: int = 0) -> c.Enqueue:
+    """Return a batch over three priorities, and over so many tenants; 0: without one."""
+    return c.Enqueue(
+        NAMESPACE,
+        tuple(
+            c.NewTask(CAPABILITY, priority=number % 3, tenant=f"t{number % tenants}" if tenants else "")
+            for number in range(first, first + count)
+        ),
+    )
+
+
+def lifecycles(
+    core: Core, count: int, batch: int, workers: int, rand: random.Random, *, tenants: int = 0
+) -> tuple[float, float]:
     """Run lifecycles in batches as a busy server sees them; return tasks per second, and per second of CPU."""
     who = [c.Worker(NAMESPACE, f"pod-{number}", "1") for number in range(workers)]
-    new = c.Enqueue(NAMESPACE, tuple(c.NewTask(CAPABILITY, priority=number % 3) for number in range(batch)))
+    news = [new_tasks(batch, tenants, first) for first in range(0, max(1, tenants), batch)]
     began = time.perf_counter()
     cpu_began = time.process_time()
     done = 0
@@ -65,7 +77,7 @@ def lifecycles(core: Core, count: int, batch: int, workers: int, rand: random.Ra
         call += 1
         worker = who[call % workers]
         ask = c.Lease(call, worker, (CAPABILITY,), batch, batch, f"a{call}")
-        answers = step(core, [new, ask], now, rand).answers
+        answers = step(core, [news[call % len(news)], ask], now, rand).answers
         acks: list[c.Command] = [c.Ack(NAMESPACE, lease.token, b"null") for lease in answers[0].leases]
         step(core, acks, now, rand)
         done += len(acks)
@@ -126,6 +138,20 @@ def main() -> None:
             best=round(max(rate for rate, _ in rates)),
             per_cpu_second=round(statistics.median(rate for _, rate in rates)),
         )
+    del core
+    tenants = 10_000
+    core = filled(options.queued // 10, rand, tenants)
+    rate, per_cpu_second = lifecycles(core, options.lifecycles, 50, 32, rand, tenants=tenants)
+    report(
+        "core_lifecycle_per_s_10k_tenants",
+        rate,
+        "1/s",
+        queued=options.queued // 10,
+        batch=50,
+        tenants=tenants,
+        tenant_cap=100,
+        per_cpu_second=round(per_cpu_second),
+    )
     del core
     load(options.queued, rand)
 

@@ -29,7 +29,8 @@ def let_go(state: "State", row: TaskRow) -> None:
     row.lease = None
     queue = row.queue
     queue.take_back(row, state.now)
-    if queue.ready:
+    line = queue.line
+    if line.ordinary or line.suspects:
         state.hot[queue.key] = None  # a ceiling or a cap may have room again
     worker.leases.remove(row.seq)
     worker.last_end = state.now

@@ -77,6 +77,8 @@ class Lane:
     def head(self, tasks: Tasks) -> TaskRow | None:
         """Return the oldest task."""
         fresh = self._first_fresh(tasks)
+        if not self._returned:
+            return fresh
         returned = self._first_returned(tasks)
         if fresh is None:
             return returned

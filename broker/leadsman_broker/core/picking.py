@@ -74,8 +74,8 @@ def _next_lane(state: "State", queue: Queue, worker: WorkerRow) -> Lane | None:
     shelves = _open_shelves(state, queue, worker)
     if not shelves:
         return None
-    mask = 0
-    for shelf in shelves:
+    mask = shelves[0].mask
+    for shelf in shelves[1:]:
         mask |= shelf.mask
     every = queue.rules.lowest_band_every
     # With one priority there is no lower one to starve, and its tenants' turns are left as they are.
@@ -84,6 +84,8 @@ def _next_lane(state: "State", queue: Queue, worker: WorkerRow) -> Lane | None:
         lanes = [shelf.oldest(priority) for shelf in shelves if shelf.mask >> priority & 1]
         return lanes[0] if len(lanes) == 1 else min(lanes, key=lambda lane: _seq(lane, state.tasks))
     priority = mask.bit_length() - 1
+    if len(shelves) == 1:
+        return shelves[0].next(priority)
     lanes = [shelf.next(priority) for shelf in shelves if shelf.mask >> priority & 1]
     if len(lanes) == 1:
         return lanes[0]
