@@ -7,7 +7,7 @@ import pytest
 from leadsman.reasons import Reason
 from leadsman_operator.api import ConditionStatus, ConditionType
 from leadsman_operator.reconcile.conditions import Found, conditions, invalid
-from leadsman_operator.reconcile.workload import Problem
+from leadsman_operator.reconcile.problem import Problem
 from leadsman_operator.scaling.model import (
     Action,
     Clamp,

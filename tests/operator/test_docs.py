@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from leadsman_operator.cli import application
-from leadsman_operator.kube.events import EventReason
+from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.metrics import Metrics
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operator.md").read_text()

@@ -2,8 +2,9 @@
 
 import asyncio
 
+from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.events import BURST, CONTROLLER, REFILL_SECONDS, EventReason, EventRecorder
+from leadsman_operator.kube.events import BURST, CONTROLLER, REFILL_SECONDS, EventRecorder
 
 POOL = {
     "apiVersion": "leadsman.dev/v1alpha1",

@@ -13,6 +13,8 @@ from pydantic.alias_generators import to_camel
 GROUP = "leadsman.dev"
 VERSION = "v1alpha1"
 API_VERSION: Final = "leadsman.dev/v1alpha1"
+POOL_LABEL = "leadsman.dev/pool"
+"""On a pool's pods and ReplicaSets; its value is the pool's name."""
 
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 MAX_REPLICAS = 10_000

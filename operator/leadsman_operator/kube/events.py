@@ -11,12 +11,12 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import structlog
 
 from leadsman.reasons import Reason
+from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.resources import Kind
@@ -33,26 +33,6 @@ MAX_WAITING = 2000
 """Events that may wait for the API server; beyond it the oldest are given up."""
 _NOTE_BYTES = 1024
 _ATTEMPTS = 4
-
-
-class EventReason(StrEnum):
-    """What happened, where the word is not already one of `leadsman.reasons`."""
-
-    SCALED_OUT = "ScaledOut"
-    SCALED_IN = "ScaledIn"
-    SCALE_IN_ABANDONED = "ScaleInAbandoned"
-    CORDONED = "Cordoned"
-    WRONG_VICTIM = "WrongVictim"
-    BUSY_EVICTION = "BusyEviction"
-    DEPLOYMENT_CREATED = "DeploymentCreated"
-    DEPLOYMENT_UPDATED = "DeploymentUpdated"
-    BOUNDS_CHANGED = "BoundsChanged"
-    TOOK_BACK = "TookBack"
-    READY = "Ready"
-    SIGNAL_HEALTHY = "SignalHealthy"
-    SCALING_ACTIVE = "ScalingActive"
-    NOT_LIMITED = "NotLimited"
-    CONFLICT_ENDED = "ConflictEnded"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,10 @@
 
 from enum import Enum
 
+from leadsman_operator.api.base import POOL_LABEL
+
+__all__ = ["FIELD_MANAGER", "POOL_LABEL", "Kind"]
+
 FIELD_MANAGER = "leadsman-operator"
 """The name our writes carry in managed fields."""
 
@@ -43,8 +47,6 @@ class Kind(Enum):
 WATCHED = (Kind.WORKER_POOL, Kind.CAPABILITY, Kind.DEPLOYMENT, Kind.REPLICA_SET, Kind.POD)
 """Kept in the cache."""
 
-POOL_LABEL = "leadsman.dev/pool"
-"""On a pool's pods and ReplicaSets; its value is the pool's name."""
 
 SELECTORS = {Kind.REPLICA_SET: POOL_LABEL, Kind.POD: POOL_LABEL}
 """What the server filters for us: of pods and ReplicaSets only those of a pool."""

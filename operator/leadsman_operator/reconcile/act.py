@@ -5,10 +5,11 @@ import dataclasses
 
 import structlog
 
+from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.cache import Cache
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.events import EventReason, EventRecorder
+from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.pods import annotate
 from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics

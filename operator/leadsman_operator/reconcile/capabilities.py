@@ -17,10 +17,11 @@ from leadsman_operator.api import Capability, CapabilityStatus, ConditionStatus,
 from leadsman_operator.broker.client import BrokerClient
 from leadsman_operator.broker.errors import BrokerError, BrokerUnreachableError
 from leadsman_operator.broker.state import BrokerState
+from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.cache import Cache, Key, key_of
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError
-from leadsman_operator.kube.events import EventReason, EventRecorder
+from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.conditions import Verdict

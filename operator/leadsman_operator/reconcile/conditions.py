@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from leadsman.reasons import Reason
 from leadsman_operator.api import ConditionStatus, ConditionType
-from leadsman_operator.reconcile.workload import Problem
+from leadsman_operator.reconcile.problem import Problem
 from leadsman_operator.scaling.model import Decision, PoolObservation, PoolSpec, ScalingMode
 
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN

@@ -6,7 +6,8 @@ import structlog
 
 from leadsman_operator.broker.client import BrokerClient
 from leadsman_operator.broker.errors import BrokerError, BrokerUnreachableError
-from leadsman_operator.kube.events import EventReason, EventRecorder
+from leadsman_operator.event_reasons import EventReason
+from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.look import Look
 from leadsman_operator.reconcile.replicas import Leadership

@@ -6,10 +6,11 @@ from typing import Any, Protocol
 
 import structlog
 
+from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.cache import REPLICAS_IN_TEMPLATE, REPLICAS_MANAGERS, Cache
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.events import EventReason, EventRecorder
+from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import FIELD_MANAGER, Kind
 from leadsman_operator.kube.scale import ChangedError, OtherWriterError, write_replicas
 from leadsman_operator.metrics import Metrics

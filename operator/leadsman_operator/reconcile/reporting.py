@@ -6,9 +6,10 @@ from typing import Any
 
 from leadsman.reasons import Reason
 from leadsman_operator.api import ConditionStatus, ConditionType
+from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError
-from leadsman_operator.kube.events import EventReason, EventRecorder
+from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.conditions import Verdict

@@ -13,10 +13,11 @@ from leadsman.wire.workers import FenceOutcome
 from leadsman_operator.api import max_draining
 from leadsman_operator.broker.client import BrokerClient
 from leadsman_operator.broker.errors import BrokerError, BrokerUnreachableError
+from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.cache import Cache
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.events import EventReason, EventRecorder
+from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.pods import DELETION_COST, annotate
 from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leadsman_operator.api import WorkerPoolStatus, last_decision
-from leadsman_operator.kube.resources import POOL_LABEL
+from leadsman_operator.api.base import POOL_LABEL
 from leadsman_operator.reconcile.conditions import Verdict
 from leadsman_operator.scaling import census
 from leadsman_operator.scaling.model import Decision, PoolObservation

@@ -25,6 +25,7 @@ from leadsman_operator.kube.resources import Kind
 from leadsman_operator.kube.scale import write_replicas
 from leadsman_operator.reconcile.observe import Surroundings
 from leadsman_operator.reconcile.pools import Pool
+from leadsman_operator.reconcile.problem import Problem
 from leadsman_operator.reconcile.record import PoolRecord, Refusal
 from leadsman_operator.reconcile.replicas import Leadership
 
@@ -44,16 +45,6 @@ class Plan(Enum):
     APPLY = "apply"
     WAIT = "wait"
     """It cannot be used as it is; see the problem."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a pool has no Deployment that it can scale."""
-
-    reason: Reason
-    message: str
-    transient: bool = False
-    """It will pass by itself; nobody has to do anything."""
 
 
 @dataclass(frozen=True, slots=True)
