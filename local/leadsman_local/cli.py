@@ -49,6 +49,42 @@ def simulate(
     )  # fmt: skip
 
 
+def dev(
+    *,
+    files: Annotated[
+        list[Path], typer.Option("--file", "-f", help="Capabilities and WorkerPools, as for a cluster. Repeatable.")
+    ],
+    app: Annotated[
+        str | None,
+        typer.Option(
+            "--app", help="What the workers run, in place of the image: handlers:app.", metavar="MODULE:APP"
+        ),
+    ] = None,
+    folder: Annotated[Path, typer.Option("--data", help="Queues, logs and status; kept from run to run.")] = Path(
+        ".leadsman"
+    ),
+    namespace: Annotated[str, typer.Option("--namespace", "-n")] = "default",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the broker; 0: a free one.")] = 8080,
+    ops_port: Annotated[
+        int, typer.Option("--ops-port", min=0, max=65535, help="Of the scaler's metrics; 0: a free one.")
+    ] = 0,
+    max_processes: Annotated[
+        int, typer.Option("--max-processes", min=1, max=1000, help="Workers at once, over all pools.")
+    ] = 8,
+    reload: Annotated[bool, typer.Option("--reload/--no-reload", help="Take up changed YAML and code.")] = True,
+) -> int:
+    """Run the broker, the scaler and the workers on this computer until Ctrl-C; workers drain then."""
+    from leadsman_local.dev import command  # noqa: PLC0415 - see above
+    from leadsman_local.dev.system import Options  # noqa: PLC0415 - see above
+
+    return command.run(
+        Options(
+            files=tuple(files), app=app, folder=folder, namespace=namespace, port=port, ops_port=ops_port,
+            max_processes=max_processes, reload=reload,
+        )
+    )  # fmt: skip
+
+
 def export_trace(
     *,
     out: Annotated[

@@ -1,0 +1,99 @@
+"""Local mode from outside: unchanged YAML, real processes, real broker."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dev_process import HANDLERS, POOLS, dev
+from leadsman.wire.tasks import TaskSubmit
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "pools.yaml").write_text(POOLS)
+    (tmp_path / "handlers.py").write_text(HANDLERS)
+    return tmp_path
+
+
+def processes(folder) -> int:
+    status = json.loads((folder / ".leadsman" / "status.json").read_text())
+    return status["browser"]["replicas"]
+
+
+def test_a_batch_is_done_by_a_bounded_fleet_that_leaves_again_and_the_queue_outlives_it(folder):
+    with dev(folder, "--app", "handlers:app", "--max-processes", "2") as run:
+        assert "maxReplicas 20 is 2 here" in run.out
+        with run.client() as client:
+            ids = [result.id for result in client.submit_many([TaskSubmit(capability="browser", payload={})] * 6)]
+            views = [client.wait(identifier, timeout_seconds=60) for identifier in ids]
+            assert all(view.result["answer"] == 1 for view in views)
+            assert {view.result["pod"] for view in views} <= {"browser-1", "browser-2"}
+            run.until(lambda: "ScaledIn" in run.out and processes(folder) == 0, "the fleet has left")
+            assert "ScaledOut" in run.out
+            assert "WrongVictim" not in run.out
+            later = client.submit("browser", {}, delay_seconds=2).id
+        assert run.interrupt() == 0
+        assert "what is in the queues is kept" in run.out
+    with dev(folder, "--app", "handlers:app") as run, run.client() as client:
+        assert client.wait(ids[0], timeout_seconds=30).result["answer"] == 1
+        assert client.wait(later, timeout_seconds=60).result["answer"] == 1
+        (folder / "handlers.py").write_text(HANDLERS.replace('"answer": 1', '"answer": 2'))
+        run.until(lambda: "code changed" in run.out, "the change is noticed")
+        assert client.result(client.submit("browser", {}).id, timeout_seconds=60)["answer"] in {1, 2}
+        run.until(
+            lambda: client.result(client.submit("browser", {}).id, timeout_seconds=60)["answer"] == 2,
+            "new code runs",
+        )
+
+
+def test_ctrl_c_lets_a_busy_worker_finish(folder):
+    (folder / "handlers.py").write_text(
+        HANDLERS.replace("import os", "import os, time").replace("    return", "    time.sleep(3)\n    return")
+    )
+    with dev(folder, "--app", "handlers:app") as run:
+        with run.client() as client:
+            task = client.submit("browser", {}).id
+            run.until(lambda: client.get(task).state == "leased", "a worker has it")
+        assert run.interrupt() == 0
+    with dev(folder, "--app", "handlers:app") as run, run.client() as client:
+        view = client.get(task)
+        assert (view.state, view.attempts.deliveries) == ("completed", 1)
+
+
+def test_a_worker_beyond_its_memory_is_killed_and_its_task_is_tried_again(folder):
+    (folder / "pools.yaml").write_text(
+        POOLS.replace("agents:1", "agents:1\n  resources: {limits: {memory: 200Mi}}").replace(
+            "seconds: 5", "seconds: 2"
+        )
+    )
+    (folder / "handlers.py").write_text(
+        HANDLERS.replace("    return", "    hog = b'x' * 300_000_000 if ctx.attempt == 1 else b''\n"
+                         "    import time; time.sleep(5 if hog else 0)\n    return")
+    )  # fmt: skip
+    with dev(folder, "--app", "handlers:app", "--max-processes", "1") as run, run.client() as client:
+        assert client.result(client.submit("browser", {}).id, timeout_seconds=60)["answer"] == 1
+        assert "OOMKilled" in run.out
+
+
+def failure(folder, *arguments: str) -> str:
+    command = [sys.executable, "-m", "leadsman.cli", "dev", "-f", "pools.yaml", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    return done.stderr
+
+
+def test_what_cannot_run_here_is_said_in_one_line(folder):
+    assert "pools.yaml:9: spec: pool browser has no command" in failure(folder)
+    (folder / "pools.yaml").write_text(POOLS.replace("maxReplicas", "maxReplica"))
+    assert "pools.yaml:10: spec.maxReplica: there is no such field" in failure(folder, "--app", "handlers:app")
+    (folder / "pools.yaml").write_text(
+        POOLS.replace("image: registry.example/agents:1", "deploymentRef: {name: x}")
+    )
+    assert "a Deployment of yours is not here" in failure(folder)
+    (folder / "pools.yaml").write_text(
+        POOLS.replace("metadata: {name: browser}\nspec: {", "metadata: {name: llm}\nspec: {")
+    )
+    assert "there is no Capability browser" in failure(folder, "--app", "handlers:app")
