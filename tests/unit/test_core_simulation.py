@@ -5,8 +5,14 @@ import os
 import pytest
 
 from core_simulation import Schedule, replay, run, shrink
-from leadsman_broker.core import leases, settlements
+from leadsman.wire.leases import WorkerState
+from leadsman_broker.core import commands as c
+from leadsman_broker.core import leases, remembering, settlements
+from leadsman_broker.core.core import RULES
 from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.results import Paused
+from leadsman_broker.core.rows import PauseRow
+from leadsman_broker.core.workers import WorkerRow
 
 SHORT, LONG, CHUNKS = 700, 40_000, 4
 
@@ -74,6 +80,45 @@ def forget_to_count_a_queued_task(monkeypatch):
 
 def forget_the_timers(monkeypatch):
     monkeypatch.setattr("leadsman_broker.core.timers.run", do_nothing)
+
+
+def give_a_cordoned_worker_work(monkeypatch):
+    monkeypatch.setattr("leadsman_broker.core.cordoning.end_unless_active", do_nothing)
+    monkeypatch.setattr(
+        WorkerRow, "state", property(lambda worker: WorkerState.FENCED if worker.fence else WorkerState.ACTIVE)
+    )
+
+
+def lease_from_a_paused_queue(monkeypatch):
+    monkeypatch.setattr("leadsman_broker.core.pausing._put", do_nothing)
+    monkeypatch.setitem(RULES, c.Pause, note_a_pause_only)
+
+
+def note_a_pause_only(state, command):
+    row = PauseRow(command.namespace, command.capability, state.now, "")
+    state.out.pauses[command.namespace, command.capability] = row
+    return Paused(row, changed=True)
+
+
+def keep_the_last_value(monkeypatch):
+    def once(state, command):
+        state.loaded.once.clear()
+        return remembering.once(state, command)
+
+    monkeypatch.setitem(RULES, c.Once, once)
+
+
+def drop_what_was_started(monkeypatch):
+    monkeypatch.setattr("leadsman_broker.core.sheddable._counts", lambda row: row.lease is None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [give_a_cordoned_worker_work, lease_from_a_paused_queue, keep_the_last_value, drop_what_was_started],
+)
+def test_a_planted_defect_is_found(plant, monkeypatch):
+    plant(monkeypatch)
+    assert first_failure().what
 
 
 @pytest.mark.parametrize(

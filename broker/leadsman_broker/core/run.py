@@ -51,7 +51,7 @@ class Run:
         return None if self.caps.seconds is None else self.created_at + self.caps.seconds
 
     def count(self, outcome: TaskState, change: int = 1) -> None:
-        """Count an end of a task, or take one back."""
+        """Count an end of a task, or take one back. For a run, one that was shed is as good as cancelled."""
         if outcome is TaskState.COMPLETED:
             self.completed += change
         elif outcome is TaskState.DEAD:

@@ -154,6 +154,8 @@ class BrokerCollector(Collector):
         )
         fences = len(engine.core.fence_stats(engine.clock.now()))
         yield GaugeMetricFamily("leadsman_fences", "Fences in force", fences)
+        cordons = len(engine.core.cordon_stats(engine.clock.now()))
+        yield GaugeMetricFamily("leadsman_cordons", "Cordons in force", cordons)
         build = GaugeMetricFamily("leadsman_broker_info", "The running broker", labels=("version", "epoch"))
         build.add_metric((__version__, engine.feed.epoch), 1)
         yield build

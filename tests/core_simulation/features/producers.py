@@ -5,7 +5,7 @@ from random import Random
 from core_rig import NAMESPACE
 from core_simulation.feature import Feature
 from core_simulation.world import CAPABILITIES, World
-from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.capabilities import CapabilityConfig, OnFull
 from leadsman.wire.tasks import TaskClass
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.results import Accepted, Saturated
@@ -88,7 +88,8 @@ class Producers(Feature):
             and rules.max_depth_per_tenant is not None
             and before.get(task.tenant, 0) > rules.max_depth_per_tenant
         )
-        assert isinstance(outcome, Saturated) == full, (outcome, before)
+        drops = rules.on_full is OnFull.DROP_LOWEST_PRIORITY  # then it may be taken all the same
+        assert full if isinstance(outcome, Saturated) else drops or not full, (outcome, before)
         if isinstance(outcome, Accepted):
             self.told.append(outcome.id)
             self.world.note(f"{outcome.id} accepted for {task.capability}, {task.tenant or '-'} p{task.priority}")

@@ -33,7 +33,9 @@ class Runs(Feature):
                 self.counts[live.run_id][TaskState.DEAD.value] -= 1
         for ending in changes.ended:
             if ending.ended.live.run_id:
-                self.counts[ending.ended.live.run_id][ending.ended.state.value] += 1
+                state = ending.ended.state
+                counted = TaskState.CANCELLED if state is TaskState.SHED else state
+                self.counts[ending.ended.live.run_id][counted.value] += 1
 
     def check(self) -> None:
         for run_id, counts in self.counts.items():

@@ -15,6 +15,7 @@ from leadsman.cli.pipes import until_reader_gone
 from leadsman.cli.tasks import show
 from leadsman.client import Client
 from leadsman.client.asynchronous import Redriving, why_ended
+from leadsman.errors import LeadsmanError
 from leadsman.wire.dead_letters import DeadFilter, DeadGroups, PurgeResult, RedriveResult
 from leadsman.wire.problems import ProblemCode
 from leadsman.wire.tasks import TaskView
@@ -292,8 +293,21 @@ async def _redrive(client: Client, capability: str, ids: list[str], wait_for_roo
 
 
 async def _redrive_where(client: Client, capability: str, chosen: DeadFilter, wait_for_room: float) -> Redriving:
+    done = 0
+
+    def note(redriven: int) -> None:
+        nonlocal done
+        done = redriven
+
     async with client:
-        return await client.redrive_where(capability, chosen, wait_for_room_seconds=wait_for_room)
+        try:
+            return await client.redrive_where(
+                capability, chosen, wait_for_room_seconds=wait_for_room, progress=note
+            )
+        except (asyncio.CancelledError, LeadsmanError):
+            if done:
+                say(f"redriven {done} before it was cut short; the same command goes on")
+            raise
 
 
 async def _purge(client: Client, capability: str, ids: list[str]) -> list[PurgeResult]:
