@@ -344,3 +344,19 @@ async def test_a_broker_under_load_is_backed_up_and_the_copy_has_all_that_was_ac
             fresh = (await client.submit({"capability": CAPABILITY, "priority": 9}))[0]["id"]
             (lease,) = (await client.lease("newer", capabilities=[CAPABILITY], slots=1))["leases"]
             assert (lease["task"]["id"], lease["task"].get("maybe_ran")) == (fresh, None)
+
+
+async def test_nobody_sees_the_leases_of_a_restored_backup(tmp_path):
+    broker = BrokerProcess(tmp_path / "broker")
+    with broker:
+        async with BrokerClient(broker.url) as client:
+            await client.configure({"name": CAPABILITY})
+            ids = [result["id"] for result in await client.submit(*[{"capability": CAPABILITY}] * 20)]
+            await client.lease(capabilities=[CAPABILITY], slots=20)
+        broker.kill()
+        back_up(broker.data, tmp_path / "copy.db", quiet)
+        restore(tmp_path / "copy.db", broker.data, quiet, replace=True)
+        broker.start()
+        async with BrokerClient(broker.url) as client:
+            states = {(await client.task(task_id))["state"] for task_id in ids}
+    assert states == {"ready"}
