@@ -391,6 +391,9 @@ def test_runs_are_listed_shown_and_cancelled(run, client):
     assert "0.0000 (at most 2.5000)" in shown.stdout
     (view,) = lines(run("runs", "cancel", "crawl-1", "--json").stdout)
     assert (view["state"], view["tasks"]["cancelled"]) == ("cancelled", 1)
+    task = run("submit", "echo", "--run", "crawl-2").stdout.strip()
+    (listed_task,) = lines(run("tasks", "list", "--run", "crawl-2", "--json").stdout)
+    assert (listed_task["id"], listed_task["run_id"]) == (task, "crawl-2")
     unknown = run("runs", "show", "nobody")
     assert unknown.returncode == ERROR
     assert "no run nobody is known" in unknown.stderr

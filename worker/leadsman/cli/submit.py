@@ -53,6 +53,7 @@ def submit(
     delay: Annotated[float, typer.Option("--delay", help="Seconds before it may run.")] = 0.0,
     ttl: Annotated[float | None, typer.Option("--ttl", help="Seconds after which it is not worth running.")] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Instead of the capability's.")] = None,
+    run_id: Annotated[str | None, typer.Option("--run", help="The run it belongs to, new or known.")] = None,
     count: Annotated[int, typer.Option("--count", help="Submit the same payload so many times.", min=1)] = 1,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the results and print them.")] = False,
     timeout: Annotated[
@@ -83,6 +84,7 @@ def submit(
         "delay_seconds": delay,
         "ttl_seconds": ttl,
         "max_attempts": max_attempts,
+        "run_id": run_id,
     }
     if file is not None:
         tasks = list(_from_file(file, defaults))

@@ -58,6 +58,7 @@ def list_tasks(
     state: Annotated[TaskState | None, typer.Option("--state", help="Only tasks in this state.")] = None,
     capability: Annotated[str | None, typer.Option("--capability", "-c", help="Only tasks of this queue.")] = None,
     tenant: Annotated[str | None, typer.Option("--tenant", help="Only tasks of this tenant.")] = None,
+    run_id: Annotated[str | None, typer.Option("--run", help="Only tasks of this run.")] = None,
     limit: Annotated[int, typer.Option("--limit", help="No more than so many.", min=1)] = 100,
     json_output: JsonOutput = False,
     broker_url: BrokerUrl = None,
@@ -66,7 +67,8 @@ def list_tasks(
 ) -> int:
     """List tasks in order of acceptance."""
     client = connect(broker_url, namespace, token_file)
-    found = asyncio.run(_list(client, state, capability, tenant, limit))
+    wanted = {"capability": capability, "tenant": tenant, "run_id": run_id}
+    found = asyncio.run(_list(client, state, limit, wanted))
     if json_output:
         for view in found:
             print_json(view)
@@ -98,10 +100,10 @@ def cancel(
 
 
 async def _list(
-    client: Client, state: TaskState | None, capability: str | None, tenant: str | None, limit: int
+    client: Client, state: TaskState | None, limit: int, wanted: dict[str, str | None]
 ) -> list[TaskView]:
     async with client:
-        return await client.tasks(state=state, capability=capability, tenant=tenant, limit=limit)
+        return await client.tasks(state=state, limit=limit, **wanted)
 
 
 async def _cancel(client: Client, ids: Sequence[str], *, json_output: bool) -> int:
@@ -157,6 +159,7 @@ def task_fields(view: TaskView) -> list[tuple[str, str]]:
         "handler": view.name,
         "class": f"{view.task_class}, priority {view.priority}",
         "tenant": view.tenant or None,
+        "run": view.run_id,
         "key": view.idempotency_key,
         "attempts": f"{counts.failures + counts.reclaims} of {view.max_attempts} spent",
         "counts": f"{counts.deliveries} deliveries, {counts.failures} failures, {counts.reclaims} reclaims, "

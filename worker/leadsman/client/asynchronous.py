@@ -214,10 +214,11 @@ class Client:
         state: TaskState | str | None = None,
         capability: str | None = None,
         tenant: str | None = None,
+        run_id: str | None = None,
         limit: int = 100,
     ) -> list[TaskView]:
         """Return up to `limit` tasks that fit, in order of acceptance."""
-        asked = {"state": state, "capability": capability, "tenant": tenant}
+        asked = {"state": state, "capability": capability, "tenant": tenant, "run": run_id}
         query = {name: str(value) for name, value in asked.items() if value is not None}
         return await self._pages(("tasks",), query, limit)
 

@@ -190,11 +190,14 @@ class SyncClient:
         state: TaskState | str | None = None,
         capability: str | None = None,
         tenant: str | None = None,
+        run_id: str | None = None,
         limit: int = 100,
     ) -> list[TaskView]:
         """Return up to `limit` tasks that fit, in order of acceptance."""
         engine = self._ready()
-        return engine.run(engine.client.tasks(state=state, capability=capability, tenant=tenant, limit=limit))
+        return engine.run(
+            engine.client.tasks(state=state, capability=capability, tenant=tenant, run_id=run_id, limit=limit)
+        )
 
     def cancel(self, task_id: str) -> TaskView:
         """Cancel a task: at once while it waits, at its next heartbeat while it runs. A final one stays so."""
