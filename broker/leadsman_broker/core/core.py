@@ -294,13 +294,12 @@ class Core:
         token = parse_token(text)
         if token is None:
             return
-        seq = seq_of(token.task_id) or 0
-        row = self.state.tasks.get(seq)
+        row = self.state.tasks.get(token.seq)
         if row is None or row.id != token.task_id:
             needs.ended.add(token.task_id)
         elif row.lease is not None and row.epoch == token.epoch:
             return
-        needs.attempts.add((seq, token.epoch))
+        needs.attempts.add((token.seq, token.epoch))
 
     def _find_shortest_lease(self) -> float:
         return min((queue.rules.lease_seconds for queue in self.state.queues.values()), default=float("inf"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman_broker.core import budgets, runs
-from leadsman_broker.core.ids import Token, seq_of
+from leadsman_broker.core.ids import Token
 from leadsman_broker.core.rows import AttemptOutcome, LedgerRow, LiveRow
 from leadsman_broker.core.tasks import Lease, TaskRow, live_row_of
 from leadsman_broker.core.usage import NOTHING, Usage
@@ -93,7 +93,7 @@ def _report_late(state: "State", namespace: str, token: Token, usage: Usage) -> 
 
 def _task_of(state: "State", namespace: str, token: Token) -> LiveRow | None:
     """Return the task of a token that was given for it; secrets of deliveries before the newest are not kept."""
-    row = state.tasks.get(seq_of(token.task_id) or 0)
+    row = state.tasks.get(token.seq)
     if row is not None and row.id == token.task_id:
         live = live_row_of(row)
     else:

@@ -13,7 +13,7 @@ from leadsman_broker.core import ledger
 from leadsman_broker.core.admission import follow_up, unfit
 from leadsman_broker.core.attempts import EndReason, count_failure, count_release, retry_delay
 from leadsman_broker.core.commands import Ack, Nack, NewTask, Release
-from leadsman_broker.core.ids import Token, parse_token, seq_of
+from leadsman_broker.core.ids import Token, parse_token
 from leadsman_broker.core.placement import finish, requeue
 from leadsman_broker.core.results import Refused, Settled
 from leadsman_broker.core.rows import Standing
@@ -28,6 +28,7 @@ RELEASE = "release"
 
 LOST = Settled(ok=False, code="lease_lost")
 UNKNOWN = Settled(ok=False, code="unknown_task")
+DONE = Settled(ok=True, state=TaskState.COMPLETED)
 
 
 def ack(state: "State", command: Ack) -> Settled:
@@ -39,7 +40,7 @@ def ack(state: "State", command: Ack) -> Settled:
     if command.result is not None and len(command.result) > limit:
         return _too_large("result_too_large", len(command.result), limit)
     row = found
-    tasks = tuple(_of_parent(state, row, task) for task in command.tasks)
+    tasks = tuple([_of_parent(state, row, task) for task in command.tasks]) if command.tasks else ()
     for task in tasks:
         answer = unfit(state, command.namespace, task)
         if isinstance(answer, Refused):
@@ -57,7 +58,9 @@ def ack(state: "State", command: Ack) -> Settled:
     # Before the end of their parent, which may be the last task of its run.
     followed = tuple(follow_up(state, command.namespace, tasks)) if tasks else None
     finish(state, row, TaskState.COMPLETED, result=command.result, late=late)
-    return Settled(ok=True, state=TaskState.COMPLETED, late=late, tasks=followed)
+    if late or followed is not None:
+        return Settled(ok=True, state=TaskState.COMPLETED, late=late, tasks=followed)
+    return DONE
 
 
 def nack(state: "State", command: Nack) -> Settled:
@@ -113,7 +116,7 @@ def save_checkpoint(state: "State", row: TaskRow, checkpoint: bytes) -> None:
 
 def leased_task(state: "State", namespace: str, token: Token) -> TaskRow | None:
     """Return the task that this token holds now."""
-    row = state.tasks.get(seq_of(token.task_id) or 0)
+    row = state.tasks.get(token.seq)
     if row is None or row.lease is None or row.id != token.task_id or row.queue.key[0] != namespace:
         return None
     return row if row.epoch == token.epoch and row.secret == token.secret else None
@@ -121,7 +124,7 @@ def leased_task(state: "State", namespace: str, token: Token) -> TaskRow | None:
 
 def newest_of(state: "State", namespace: str, token: Token) -> TaskRow | None:
     """Return the live task whose newest delivery this token names, leased still or waiting for its next one."""
-    row = state.tasks.get(seq_of(token.task_id) or 0)
+    row = state.tasks.get(token.seq)
     if row is None or row.id != token.task_id or row.queue.key[0] != namespace:
         return None
     settled = row.settled is not None and row.settled.epoch == token.epoch
@@ -141,7 +144,7 @@ def _find(state: "State", command: Ack | Nack | Release, op: str) -> TaskRow | S
 
 
 def _settleable(state: "State", namespace: str, token: Token, op: str) -> TaskRow | Settled:
-    row = state.tasks.get(seq_of(token.task_id) or 0)
+    row = state.tasks.get(token.seq)
     if row is None or row.id != token.task_id:
         ended = state.loaded.ended.get(token.task_id)
         if ended is None or ended.live.namespace != namespace or ended.visible_until <= state.now:

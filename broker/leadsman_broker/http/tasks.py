@@ -12,7 +12,6 @@ from leadsman.wire.problems import ProblemCode
 from leadsman.wire.tasks import (
     SubmitReply,
     SubmitRequest,
-    TaskClass,
     TaskList,
     TaskState,
     TaskSubmit,
@@ -204,7 +203,7 @@ def new_task(task: TaskSubmit, tenant: str) -> NewTask:
         payload=to_json(task.payload),
         name=task.name,
         tenant=tenant,
-        task_class=TaskClass(task.task_class),
+        task_class=task.task_class,
         priority=task.priority,
         idempotency_key=key,
         fingerprint=b"" if key is None else fingerprint(task.payload),

@@ -208,7 +208,7 @@ class AckItem(CarriesUsage):
 
     token: Token
     result: JsonValue = None
-    tasks: Annotated[list[TaskSubmit], Field(max_length=MAX_FOLLOW_UPS)] = []
+    tasks: Annotated[list[TaskSubmit], Field(max_length=MAX_FOLLOW_UPS, default_factory=list)]
     """Follow-up tasks, accepted in the same transaction and never refused for depth. In the run of the task that
     is done, unless they name another."""
 
