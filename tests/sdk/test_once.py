@@ -19,6 +19,27 @@ def test_a_recorded_effect_does_not_run_again_after_a_kill(broker, client, start
     assert journal.details("charged", task) == [task]
 
 
+@pytest.mark.parametrize("name", ["late", "late-sync"])
+def test_a_process_that_stood_still_does_not_do_what_its_successor_did(
+    broker, client, start_worker, journal, gate, name
+):
+    frozen = start_worker(broker.url, capabilities=["once"])
+    task = client.submit("once", gate.path, name=name).id
+    eventually(lambda: journal.entries("started", task), what="the handler at work")
+    frozen.pause()
+    gate.open()
+    winner = start_worker(broker.url, capabilities=["once"])
+    assert client.result(task, timeout_seconds=30) == {"receipt": 2}
+    frozen.resume()
+    eventually(
+        lambda: frozen.records("the attempt ended") or frozen.records("the handler is told to stop"),
+        what="the first handler's end",
+    )
+    frozen.terminate()
+    assert frozen.wait(30) == 0
+    assert [entry.pid for entry in journal.entries("charged", task)] == [winner.pid]
+
+
 @pytest.mark.parametrize("name", ["sync", "isolated"])
 def test_nor_after_a_failure_in_a_thread_or_a_process(broker, client, start_worker, journal, name):
     start_worker(broker.url, capabilities=["once"])

@@ -518,3 +518,18 @@ async def last_link(ctx: Context):
 async def too_many_links(ctx: Context):
     for _ in range(101):
         ctx.follow_up("chain", name="last")
+
+
+@app.task("once", name="late")
+async def pay_late(ctx: Context):
+    note(ctx, "started")
+    await pass_gate(ctx.payload)
+    return await ctx.once("card", lambda: charge(ctx))
+
+
+@app.task("once", name="late-sync")
+def pay_late_sync(ctx: SyncContext):
+    note(ctx, "started")
+    while not Gate(Path(ctx.payload)).is_open:
+        time.sleep(_LOOK_SECONDS)
+    return ctx.once("card", lambda: charge(ctx))

@@ -60,6 +60,9 @@ class Attempt(Protocol):
     def progress(self) -> None:
         """Note a step of the work."""
 
+    def confirm(self) -> Future[None]:
+        """Done while the lease is surely ours, else with the next heartbeat; fails as `save` does."""
+
     def remember(self, key: str, encoded: str) -> Future[Any]:
         """Store a once value, given as JSON; gives the one that counts, and fails as `save` does."""
 
@@ -257,11 +260,13 @@ class Context(TaskContext):
         Returns what it returned, now or then: JSON of at most 16 KiB. Once this returns the value is durable and no
         later attempt calls `effect` again. When a worker dies between the effect and its record, the next attempt
         does it again: give `idempotency_key` and `key` to what it calls. An effect that raises is not recorded.
-        A task keeps 64 keys. Raises InvalidValueError for a key or a value that cannot be kept.
+        An attempt that was not renewed for a lease, as in a process that was stopped, first asks the broker whether
+        the task is still its own. A task keeps 64 keys. Raises InvalidValueError for what cannot be kept.
         """
         _check_key(key)
         async with self._once_locks.setdefault(key, asyncio.Lock()):
             if key not in self._done_once:
+                await asyncio.wrap_future(self._attempt.confirm())
                 value = effect()
                 if inspect.isawaitable(value):
                     value = await value
@@ -288,6 +293,7 @@ class SyncContext(TaskContext):
         _check_key(key)
         with self._once_locks.setdefault(key, threading.Lock()):
             if key not in self._done_once:
+                self._attempt.confirm().result()
                 self._done_once[key] = self._remember(key, effect()).result()
             return self._done_once[key]
 

@@ -94,6 +94,15 @@ class FakeLease:
         """Count a step."""
         self.steps += 1
 
+    def confirm(self) -> Future[None]:
+        """Say whether the lease is still the test's."""
+        sure: Future[None] = Future()
+        if self.reason is StopReason.LEASE_LOST:
+            sure.set_exception(TaskCancelled("the lease is lost"))
+        else:
+            sure.set_result(None)
+        return sure
+
     def remember(self, key: str, encoded: str) -> Future[Any]:
         """Keep a once value."""
         told: Future[Any] = Future()

@@ -160,7 +160,7 @@ class Heartbeats:
         with self._lock:
             if self._asked:
                 return True
-        return any(held.unsaved is not None for held in self._holding.ours())
+        return any(held.unsaved is not None or held.unsure for held in self._holding.ours())
 
     def _beat(self, heartbeat_seconds: float) -> bool:
         """Send one heartbeat; return whether the broker answered it."""
@@ -253,7 +253,8 @@ class Heartbeats:
                 self._tell(held, StopReason.NO_PROGRESS)
             if status is None or status is LeaseStatus.LEASE_LOST:
                 continue
-            held.renewed_at = sent_at
+            if status is not LeaseStatus.NO_PROGRESS:
+                held.renewed(sent_at)
             if held.token in carried:
                 held.saved(carried[held.token])
             if status is LeaseStatus.CANCELLED:

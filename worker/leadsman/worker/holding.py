@@ -60,6 +60,7 @@ class Held:
         self._remember = remember
         self._storing: list[Future[None]] = []
         self._progress = 0
+        self._unsure: list[Future[None]] = []
         self._follow_ups: list[TaskSubmit] = []
         self._lock = threading.Lock()
         self._unsaved: list[Unsaved] = []
@@ -104,9 +105,10 @@ class Held:
             first = self._reason is None
             self._reason = reason
             callback = self._on_stop
-            dropped = self._take_all() if reason is StopReason.LEASE_LOST else []
-        for unsaved in dropped:
-            _fail(unsaved.waiter, TaskCancelled("the lease is lost"))
+            lost = reason is StopReason.LEASE_LOST
+            dropped = [unsaved.waiter for unsaved in self._take_all()] + self._take_unsure() if lost else []
+        for waiter in dropped:
+            _fail(waiter, TaskCancelled("the lease is lost"))
         if callback is not None and first:
             callback()
         if reason is StopReason.LEASE_LOST and self._on_lost is not None:
@@ -143,6 +145,34 @@ class Held:
                     f"a task has at most {MAX_FOLLOW_UPS} follow-ups; submit one that makes the rest"
                 )
             self._follow_ups.append(task)
+
+    def renewed(self, asked_at: float) -> None:
+        """Note that the broker renewed it, at a heartbeat sent at this moment of the monotonic clock."""
+        with self._lock:
+            self.renewed_at = asked_at
+            sure, self._unsure = self._unsure, []
+        for each in sure:
+            each.set_result(None)
+
+    def confirm(self) -> Future[None]:
+        """Done while the lease is surely ours, else with the next heartbeat; fails with TaskCancelled when lost."""
+        sure: Future[None] = Future()
+        sure.set_running_or_notify_cancel()
+        with self._lock:
+            if self.lost:
+                sure.set_exception(TaskCancelled("the lease is lost"))
+            elif time.monotonic() - self.renewed_at < self.lease.lease_seconds:
+                sure.set_result(None)
+            else:
+                self._unsure.append(sure)
+        if not sure.done():
+            self._wake()
+        return sure
+
+    @property
+    def unsure(self) -> bool:
+        """Whether somebody waits to hear that it is still ours."""
+        return bool(self._unsure)
 
     def remember(self, key: str, encoded: str) -> Future[Any]:
         """Store what was done, given as JSON, for later attempts; gives the value that counts."""
@@ -222,9 +252,13 @@ class Held:
     def ended(self) -> None:
         """Let go of whatever still waits: the lease is settled."""
         with self._lock:
-            left = self._take_all()
-        for unsaved in left:
-            _fail(unsaved.waiter, TaskCancelled("the task is settled"))
+            left = [unsaved.waiter for unsaved in self._take_all()] + self._take_unsure()
+        for waiter in left:
+            _fail(waiter, TaskCancelled("the task is settled"))
+
+    def _take_unsure(self) -> list[Future[None]]:
+        taken, self._unsure = self._unsure, []
+        return taken
 
     def _take_all(self) -> list[Unsaved]:
         taken, self._unsaved = self._unsaved, []
@@ -283,7 +317,7 @@ class Holding:
 
 
 def _fail(waiter: Future[None], error: BaseException) -> None:
-    if not waiter.done() and waiter.set_running_or_notify_cancel():
+    if not waiter.done() and (waiter.running() or waiter.set_running_or_notify_cancel()):
         waiter.set_exception(error)
 
 

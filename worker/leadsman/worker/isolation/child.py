@@ -150,6 +150,9 @@ class _RemoteAttempt:
     def save(self, encoded: str) -> Future[None]:
         return self._ask({"op": "checkpoint", "state": encoded})
 
+    def confirm(self) -> Future[None]:
+        return self._ask({"op": "confirm"})
+
     def remember(self, key: str, encoded: str) -> Future[Any]:
         return self._ask({"op": "once", "key": key, "value": encoded})
 

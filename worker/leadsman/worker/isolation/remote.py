@@ -113,6 +113,9 @@ class _Attempt:
             case "checkpoint":
                 saved = self._held.save(frame["state"])
                 saved.add_done_callback(lambda done: self._from_any_thread(self._answer, frame["id"], done))
+            case "confirm":
+                sure = self._held.confirm()
+                sure.add_done_callback(lambda done: self._from_any_thread(self._answer, frame["id"], done))
             case "once":
                 told = self._held.remember(frame["key"], frame["value"])
                 told.add_done_callback(lambda done: self._from_any_thread(self._answer, frame["id"], done))
