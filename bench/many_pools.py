@@ -35,7 +35,7 @@ from cluster import ControlPlane
 from fleet import BrokerClient, Kube, OperatorProcess, ReplicaHistory, until
 from fleet import kube as paths
 from fleet.history import Size
-from fleet.manifests import capability, pool
+from fleet.manifests import capability, pool, worker_deployment
 from leadsman.wire.leases import AckItem, AckRequest, LeaseRequest, WorkerIdentity
 from leadsman.wire.tasks import TaskSubmit
 
@@ -85,6 +85,10 @@ class Bench:
     history: Deployments
     namespaces: Sequence[str]
     rng: random.Random
+    full: int = 0
+    """Pools in a namespace that is deleted; 0: none is."""
+    woken: tuple[Sequence[tuple[str, str]], int] = ((), 0)
+    """Pools that have been given work, and how many tasks each."""
     pools: list[tuple[str, str]] = dataclasses.field(default_factory=list)
 
     async def grow(self, count: int) -> None:
@@ -143,10 +147,14 @@ class Bench:
         )
         return max(self.history.sizes[key][-1].at for key in keys)
 
-    async def empty(self, chosen: Sequence[tuple[str, str]], tasks: int) -> None:
-        """Do the tasks of these pools and wait until they are at zero again."""
+    async def empty(self) -> None:
+        """Do the tasks of the pools that were woken, and wait until these are at zero again."""
+        chosen, tasks = self.woken
+        if not chosen:
+            return
+        self.woken = (), 0
         await asyncio.gather(*(self._do(namespace, name, tasks) for namespace, name in chosen))
-        await self.until_sized(chosen, 0)
+        await self.until_sized(chosen, 0, seconds=600)
 
     async def _do(self, namespace: str, name: str, tasks: int) -> None:
         identity = WorkerIdentity(pod_uid=secrets.token_hex(8), incarnation="1")
@@ -211,7 +219,7 @@ async def reaction(bench: Bench, trials: int) -> dict[str, float]:
         began = await bench.wake([one], _TASKS)
         at = await bench.until_sized([one], _MOST_REPLICAS)
         milliseconds.append(1000 * (at - began))
-    await bench.empty(chosen, _TASKS)
+    bench.woken = chosen, _TASKS
     cuts = statistics.quantiles(sorted(milliseconds), n=100, method="inclusive")
     return {f"enqueue_to_scale_p{part}_ms": cuts[part - 1] for part in (50, 95, 99)}
 
@@ -221,7 +229,7 @@ async def burst(bench: Bench) -> dict[str, float]:
     chosen = bench.rng.sample(bench.pools, min(_BURST_POOLS, len(bench.pools)))
     began = await bench.wake(chosen, _BURST_TASKS)
     at = await bench.until_sized(chosen, _BURST_TASKS)
-    await bench.empty(chosen, _BURST_TASKS)
+    bench.woken = chosen, _BURST_TASKS
     return {"burst_100_pools_all_scaled_s": at - began}
 
 
@@ -239,7 +247,7 @@ async def restart(bench: Bench) -> dict[str, float]:
             first = time.monotonic()
     await starting
     at = await bench.until_sized(chosen, _BURST_TASKS)
-    await bench.empty(chosen, _BURST_TASKS)
+    bench.woken = chosen, _BURST_TASKS
     return {"start_to_first_decision_s": first - began, "restart_all_acted_s": at - began}
 
 
@@ -265,6 +273,31 @@ async def idle(bench: Bench, seconds: float, settle: float) -> dict[str, float]:
         "idle_cpu_percent": 100 * (after[cpu] - before[cpu]) / took,
         "rss_mib": after["process_resident_memory_bytes", ""] / 2**20,
     }
+
+
+async def delete(bench: Bench, count: int) -> dict[str, float]:
+    """Delete a namespace full of pools, and one full of as many plain Deployments."""
+    took = {}
+    for what in ("pools", "deployments"):
+        namespace = f"full-of-{what}-{secrets.token_hex(3)}"
+        await bench.kube.create(paths.NAMESPACES, {"metadata": {"name": namespace}})
+        for number in range(count):
+            name = f"one-{number}"
+            if what == "pools":
+                await bench.kube.apply(f"{paths.POOLS.format(namespace=namespace)}/{name}", pool(name))
+            else:
+                path = f"{paths.DEPLOYMENTS.format(namespace=namespace)}/{name}"
+                await bench.kube.apply(path, worker_deployment(name, replicas=0))
+        await bench.until_sized([(namespace, f"one-{number}") for number in range(count)], 0)
+        began = time.monotonic()
+        await bench.kube.delete(f"{paths.NAMESPACES}/{namespace}")
+        await until("its end", lambda ns=namespace: _gone(bench.kube, ns), seconds=300)  # type: ignore[misc]
+        took[f"namespace_of_{count}_{what}_deleted_s"] = time.monotonic() - began
+    return took
+
+
+async def _gone(kube: Kube, namespace: str) -> bool:
+    return await kube.find(f"{paths.NAMESPACES}/{namespace}") is None
 
 
 def count_requests(plane: ControlPlane) -> Path:
@@ -342,6 +375,7 @@ async def measure(
         for namespace in namespaces:
             await kube.create(paths.NAMESPACES, {"metadata": {"name": namespace}})
         bench = Bench(plane, broker, operator, kube, client, history, namespaces, random.Random(arguments.seed))
+        bench.full = arguments.full_namespace
         try:
             await asyncio.to_thread(operator.start)
             await bench.spoil(arguments.invalid)
@@ -349,6 +383,7 @@ async def measure(
                 await bench.grow(count)
                 for figures in _phases(bench, arguments):
                     report(await figures, {**_conditions(arguments), "pools": count})
+                    await bench.empty()
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
@@ -359,6 +394,8 @@ def _phases(bench: Bench, arguments: argparse.Namespace) -> Iterator[Any]:
     yield reaction(bench, arguments.trials)
     yield burst(bench)
     yield restart(bench)
+    if bench.full:
+        yield delete(bench, bench.full)
 
 
 def _conditions(arguments: argparse.Namespace) -> dict[str, object]:
@@ -386,6 +423,7 @@ def main() -> None:
     parser.add_argument(
         "--settle-seconds", type=float, default=90.0, help="before that: a status may follow by a minute"
     )
+    parser.add_argument("--full-namespace", type=int, default=200, help="pools of a namespace that is deleted")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with (
