@@ -3,8 +3,9 @@ import itertools
 import pytest
 
 from broker_process import BrokerClient, BrokerProcess, broker, start_broker
+from store_rig import reopen, store
 
-__all__ = ["broker", "start_broker"]
+__all__ = ["broker", "reopen", "start_broker", "store"]
 
 _NAMESPACES = itertools.count(1)
 
