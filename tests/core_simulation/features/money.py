@@ -12,6 +12,7 @@ from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Step
+from leadsman_broker.core.ids import seq_of
 from leadsman_broker.core.results import Granted, RunPut
 from leadsman_broker.core.rows import AttemptOutcome, Caps
 from leadsman_broker.core.usage import NOTHING, Estimate, Usage
@@ -71,7 +72,8 @@ class Money(Feature):
         beats = tuple(c.Beat(one, usage=usage if one == token else None) for one in {*hand.held, token})
         command = c.Heartbeat(hand.who(), hand.capabilities, hand.slots, draining=hand.draining, leases=beats)
         self.unsure[key] = self.unsure.get(key, NOTHING).raised_to(usage)
-        if self.world.turn(command, fate=self.world.fate(dice)) is not None:
+        answered = self.world.turn(command, fate=self.world.fate(dice)) is not None
+        if answered and self._is_known(task_id):
             self.reported[key] = self.reported.get(key, NOTHING).raised_to(usage)
 
     def submit_to_a_run(self, dice: Random) -> None:
@@ -131,6 +133,12 @@ class Money(Feature):
         rules = self.world.rules
         self.world.rules = {name: one.model_copy(update={"budget": None}) for name, one in rules.items()}
         self.world.configure(self.world.rules)
+
+    def _is_known(self, task_id: str) -> bool:
+        """Whether a report can be booked: the tokens of a task that was purged cannot be told from forged ones."""
+        tables = self.world.tables
+        seq = seq_of(task_id) or 0
+        return seq in tables.live or seq in tables.ended
 
     def _check_ledger(self) -> None:
         rows = self.world.tables.ledger
