@@ -64,6 +64,7 @@ async def run_rounds(broker: FaultyBroker, rounds: int, seed: int) -> tuple[Seen
         failed += await one_round(broker, dice)
         broken = [task for task in load if task.done()]
         assert not broken, broken
+        assert not seen.broken, seen.broken
     broker.fault = None
     await asyncio.to_thread(broker.start)
     seen.stop.set()

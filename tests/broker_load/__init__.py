@@ -34,6 +34,8 @@ class Seen:
     """Leases that a live worker was told it had lost."""
     cancels: set[str] = field(default_factory=set)
     """Tasks that someone asked to cancel."""
+    broken: list[str] = field(default_factory=list)
+    """What went wrong with a worker itself."""
     repeats: int = 0
     """Calls that were made again because no answer came."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -56,7 +58,7 @@ async def insist(seen: Seen, call: Any, *arguments: Any, **options: Any) -> tupl
     while True:
         try:
             return await call(*arguments, **options), repeated
-        except (aiohttp.ClientError, ConnectionError):
+        except (aiohttp.ClientError, OSError, TimeoutError):
             repeated = True
             seen.repeats += 1
             await asyncio.sleep(0.02)
@@ -98,6 +100,14 @@ async def work(url: str, seen: Seen, number: int, rand: Random) -> None:
     async with LoadClient(url) as client, LoadClient(url) as pulse:
 
         async def run(lease):
+            try:
+                await settle(lease)
+            except Exception as error:  # noqa: BLE001  # told at the end, and not waited for until then
+                seen.broken.append(f"{name} {lease['token']} {error!r}")
+            finally:
+                del held[lease["token"]]
+
+        async def settle(lease):
             token, task = lease["token"], lease["task"]
             await asyncio.sleep(rand.uniform(0, 0.25))
             repeatable = True
@@ -116,7 +126,6 @@ async def work(url: str, seen: Seen, number: int, rand: Random) -> None:
                 told.discard(token)
             else:
                 seen.lost.append(f"{name} {token} {result}")
-            del held[token]
 
         async def beat():
             while True:
@@ -178,6 +187,7 @@ async def drain(client: BrokerClient) -> set[str]:
 async def check(client: BrokerClient, seen: Seen, leftovers: set[str]) -> None:
     """Every accepted task has exactly one end, the one that its worker was told, and all sums are right."""
     assert len(set(seen.accepted.values())) == len(seen.accepted), "two keys got one task"
+    assert seen.broken == []
     assert seen.lost == [], "a live worker lost a lease"
     assert seen.after_ack == [], "an acked task ran again"
     twice = [delivery for delivery, count in Counter(seen.deliveries).items() if count > 1]

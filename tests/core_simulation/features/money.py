@@ -69,7 +69,7 @@ class Money(Feature):
         task_id, epoch, _ = token.split(":")
         key = (task_id, int(epoch))
         usage = self.reported.get(key, NOTHING).plus(Usage(dice.randrange(MOST), dice.randrange(3)))
-        beats = tuple(c.Beat(one, usage=usage if one == token else None) for one in {*hand.held, token})
+        beats = tuple(c.Beat(one, usage=usage if one == token else None) for one in sorted({*hand.held, token}))
         command = c.Heartbeat(hand.who(), hand.capabilities, hand.slots, draining=hand.draining, leases=beats)
         self.unsure[key] = self.unsure.get(key, NOTHING).raised_to(usage)
         answered = self.world.turn(command, fate=self.world.fate(dice)) is not None
