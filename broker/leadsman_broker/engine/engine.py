@@ -34,8 +34,8 @@ from leadsman_broker.store.cost import CostLine, CostQuery
 from leadsman_broker.store.dead import DeadGroup, DeadQuery
 from leadsman_broker.store.interface import Delivery, RunQuery, Store, TaskPage, TaskQuery, TaskRecord
 
-_STEP_TASKS = 4000
-"""Tasks in one step at most, so that a step holds the loop for tens of milliseconds and not for a second."""
+_STEP_TASKS = 2000
+"""Tasks in one step at most: about ten milliseconds for a thousand, and no call should wait for fifty."""
 
 _SETTLING_PASSES = 4
 """Turns of the event loop between a timer and what it does: poll sockets, start their requests, read their bodies,
