@@ -36,6 +36,23 @@ def test_every_accepted_task_is_completed_and_the_fleet_goes_to_zero(tmp_path):
     assert found["workers"]["wrong_victims"] == found["workers"]["busy_told_to_end"] == 0
 
 
+def test_idle_workers_leave_beside_a_busy_one_as_soon_as_the_window_is_over(tmp_path):
+    """Ten seconds after the short tasks, and the few that fence, readiness and the ReplicaSet take."""
+    world = play(
+        tmp_path,
+        "durationSeconds: 200\ncapabilities: {code: {}}\n"
+        "pools: {code: {maxReplicas: 4, scaling: {targetTasksPerSlot: 1, scaleIn: {idleSeconds: 10}}}}\n"
+        "work: {code: {seconds: {oneOf: [{value: 20}]}}}\ncluster: {startupSeconds: 0}\n"
+        "arrivals:\n"
+        "  - {capability: code, every: {seconds: 1000, tasks: 3}, fromSeconds: 10}\n"
+        "  - {capability: code, every: {seconds: 15}, fromSeconds: 10, untilSeconds: 150}\n",
+    )
+    lowered = [move for move in world.recorder.moves if move.after < move.before]
+    assert lowered[0].at == pytest.approx(10 + 20 + 10 + 5, abs=5)
+    assert 0 < lowered[0].after < 4
+    assert world.recorder.evicted_busy == 0
+
+
 def test_equal_seeds_give_equal_runs_and_others_do_not(tmp_path):
     one, same = play(tmp_path, TROUBLED), play(tmp_path, TROUBLED)
     assert (summary(one), moves(one), curves(one.recorder.points)) == (

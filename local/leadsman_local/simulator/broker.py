@@ -21,6 +21,10 @@ NAMESPACE = "simulated"
 FOR_EVER = 1e12
 """Seconds that a parked call may wait: a worker that waits asks again and again, which changes nothing."""
 
+_LOST_LEASE_SECONDS = 1.0
+"""How much later than it could be a lost lease may be found. Almost every end of a lease that is looked at has been
+put off by a heartbeat; looking together with the next heartbeats saves a third of all steps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -175,7 +179,12 @@ class VirtualBroker:
     def _arm(self) -> None:
         """Have `_wake` called at the core's next deadline; an earlier appointment brings itself up to date."""
         deadline = self.core.next_deadline()
-        if deadline is not None and deadline < self._armed:
+        if deadline is None:
+            return
+        ends = self.core.state.lease_ends
+        if ends and ends[0][0] == deadline:
+            deadline += _LOST_LEASE_SECONDS
+        if deadline < self._armed:
             self._armed = deadline
             self._agenda.at(deadline, self._wake)
 

@@ -103,11 +103,11 @@ class SimulatedPool:
         """Let the workers follow the fences and cordons in force, and their pods' readiness after a while."""
         fences, cordons = self.world.broker.fences(), self.world.broker.cordons()
         for uid, found in list(self.running.items()):
-            worker = found.worker
-            if worker is None or (worker.fenced, worker.cordoned) == (uid in fences, uid in cordons):
+            if found.worker is None:
                 continue
-            worker.follow(fenced=uid in fences, cordoned=uid in cordons)
-            self.world.agenda.after(self._cluster.readiness_seconds, lambda uid=uid: self._probe(uid))  # type: ignore[misc]
+            found.worker.follow(fenced=uid in fences, cordoned=uid in cordons)
+            if self.fleet.pods[uid].ready == (uid in fences):
+                self.world.agenda.after(self._cluster.readiness_seconds, lambda uid=uid: self._probe(uid))  # type: ignore[misc]
 
     def crash(self, worker: VirtualWorker) -> None:
         """End a process; its container is started again."""
