@@ -10,6 +10,7 @@ from leadsman_operator.scaling.decide import decide
 from leadsman_operator.scaling.demand import slot_rule
 from leadsman_operator.scaling.model import (
     Action,
+    Background,
     CapabilityWork,
     PodSample,
     PoolMemory,
@@ -281,3 +282,13 @@ def test_a_constant_input_settles_and_never_flaps(given_input):
     settled = min(max(wanted, spec.min_replicas), spec.max_replicas)
     if spec.scale_in_max_step is None and spec.scale_out_max_step is None:
         assert sizes[-1] == settled
+
+
+@given(st.integers(0, 500), st.integers(1, 500), st.integers(1, 99), st.integers(0, 500), st.integers(0, 500))
+def test_a_reserve_leaves_room_for_all_background_slots_and_never_falls(tasks, others, percent, slots, more):
+    part = Background(tasks=tasks, of=tasks + others, reserve_percent=percent)
+    total = slots + part.reserve(slots)
+    background = -(-slots * tasks // (tasks + others))
+
+    assert max(1, total - total * percent // 100) >= background  # what the broker lets run of them
+    assert part.reserve(slots + more) >= part.reserve(slots)
