@@ -10,6 +10,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 export PYTHONPATH := tests
 PYTEST = $(VENV)/bin/pytest $(if $(LEADSMAN_JUNIT),--junitxml=$(LEADSMAN_JUNIT)) $(ARGS)
+# Processes that share a tier's tests; JOBS=0 runs them in one, where a debugger works.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# Tests that mostly wait: for a controller, a probe, an idle window.
+WAITING_JOBS ?= $(if $(filter 0,$(JOBS)),0,$(shell echo $$(($(JOBS) + 1))))
 
 .PHONY: help
 help: ## List the targets
@@ -62,19 +66,19 @@ test: venv ## Every check and every test; the README's test command
 
 .PHONY: test-unit
 test-unit: venv ## Pure pieces: the broker core, scaling, models (unit and property tests)
-	$(PYTEST) tests/unit
+	$(PYTEST) -n $(JOBS) tests/unit
 
 .PHONY: test-broker
 test-broker: venv ## The broker on real SQLite and real HTTP, with kill -9
-	$(PYTEST) tests/broker
+	$(PYTEST) -n $(JOBS) tests/broker
 
 .PHONY: test-sdk
 test-sdk: venv ## The SDK, the worker and the CLI against a real broker process
-	$(PYTEST) tests/sdk
+	$(PYTEST) -n $(JOBS) tests/sdk
 
 .PHONY: test-operator
 test-operator: venv ## The operator's parts that need no API server
-	$(PYTEST) tests/operator
+	$(PYTEST) -n $(JOBS) tests/operator
 
 .PHONY: test-local
 test-local: venv ## The simulator and local mode
@@ -86,7 +90,7 @@ test-cluster: venv cluster-build ## The test cluster's own tests
 
 .PHONY: test-control-plane
 test-control-plane: venv cluster-build ## The operator against a real API server and controller-manager
-	$(PYTEST) tests/control_plane
+	$(PYTEST) -n $(WAITING_JOBS) tests/control_plane
 
 .PHONY: test-chart
 test-chart: venv cluster-build ## The chart with the real helm
