@@ -148,6 +148,14 @@ bench-worker: venv ## One worker process: tasks per second, memory and processor
 bench-peers: venv ## Other queues on this machine, with the same payload and durability, beside ours
 	$(PY) bench/peers.py $(ARGS)
 
+.PHONY: bench-simulate
+bench-simulate: venv ## The simulator's speed and answers; ours, KEDA and fixed fleets over 24 h; the first local task
+	$(PY) bench/simulate.py
+
+.PHONY: bench-model
+bench-model: venv ## The same workload in local mode and in the simulator: within 15 % of each other
+	$(PY) bench/model.py
+
 .PHONY: bench-reaction
 bench-reaction: venv cluster-build ## From enqueue to the final number of replicas, on a real control plane
 	$(PY) bench/reaction.py

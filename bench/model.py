@@ -1,0 +1,177 @@
+"""The same workload for real in local mode and in the simulator: do they agree?
+
+`make bench-model` prints one JSON line with oldest age, peak replicas and worker-seconds of both and how far apart
+they are. Both play the same recorded arrivals and service times; the start-up time is what local mode measured.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from leadsman import Client
+from leadsman_local.simulator.report import summary
+from leadsman_local.simulator.scenario import load
+from leadsman_local.simulator.world import simulate
+
+WORKERS = 4
+SAMPLE_SECONDS = 0.2
+TOLERANCE_PERCENT = 15.0
+IDLE_SECONDS = 10
+
+CAPABILITY = "apiVersion: leadsman.dev/v1alpha1\nkind: Capability\nmetadata: {name: step}\n"
+POOL = f"""\
+apiVersion: leadsman.dev/v1alpha1
+kind: WorkerPool
+metadata: {{name: step}}
+spec:
+  maxReplicas: {WORKERS}
+  image: an/image
+  scaling: {{targetTasksPerSlot: 1, scaleIn: {{idleSeconds: {IDLE_SECONDS}}}}}
+"""
+HANDLERS = """\
+import asyncio
+from leadsman import App
+
+app = App()
+
+@app.task("step")
+async def step(ctx):
+    await asyncio.sleep(ctx.payload)
+"""
+
+
+def workload() -> list[tuple[float, float]]:
+    """Return arrival and service times: a burst that overruns the fleet, a pause, and a stream."""
+    rng = Random(7)
+    burst = [(0.0, rng.uniform(4, 8)) for _ in range(16)]
+    stream = [(70.0 + 2.5 * number, rng.uniform(4, 8)) for number in range(12)]
+    return burst + stream
+
+
+def pool_status(path: Path) -> dict[str, Any]:
+    """Return the pool's status; an empty one before there is any."""
+    return dict(json.loads(path.read_text())["step"]) if path.exists() else {"replicas": 0}
+
+
+async def play(url: str, tasks: list[tuple[float, float]], status: Path) -> dict[str, Any]:
+    """Submit the tasks at their times; measure until the fleet is gone."""
+    async with Client(url, namespace="default") as client:
+        began = time.monotonic()
+        ages: list[float] = []
+        replicas: list[int] = []
+        waiting = list(tasks)
+        ids = []
+        while True:
+            now = time.monotonic() - began
+            while waiting and waiting[0][0] <= now:
+                ids.append((await client.submit("step", waiting.pop(0)[1])).id)
+            stats = await client.stats()
+            ages.append(max((queue.oldest_age_seconds or 0.0 for queue in stats.capabilities), default=0.0))
+            replicas.append(pool_status(status)["replicas"])
+            if (
+                not waiting
+                and not replicas[-1]
+                and not any(queue.ready + queue.delayed + queue.leased for queue in stats.capabilities)
+            ):
+                break
+            await asyncio.sleep(SAMPLE_SECONDS)
+        seconds = time.monotonic() - began
+        views = [await client.get(identifier) for identifier in ids if identifier]
+    return {
+        "oldest_age_s": max(ages),
+        "peak_replicas": max(replicas),
+        "worker_seconds": sum(replicas) * seconds / len(replicas),
+        "completed": sum(view.state == "completed" for view in views),
+        "others": [
+            (view.state.value, [entry.event for entry in view.history])
+            for view in views
+            if view.state != "completed"
+        ],
+        "startup": pool_status(status)["lastDecision"]["startupSeconds"],
+    }
+
+
+def for_real(folder: Path, tasks: list[tuple[float, float]]) -> dict[str, Any]:
+    """Run it in local mode."""
+    (folder / "pools.yaml").write_text(f"{CAPABILITY}---\n{POOL}")
+    (folder / "handlers.py").write_text(HANDLERS)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LEADSMAN_")}
+    command = [
+        sys.executable,
+        "-m",
+        "leadsman.cli",
+        "dev",
+        "-f",
+        "pools.yaml",
+        "--app",
+        "handlers:app",
+        "--port",
+        "0",
+    ]
+    with subprocess.Popen(
+        command, cwd=folder, env={**env, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        url = ""
+        for line in process.stdout or ():
+            if match := re.match(r"broker +(\S+)", line):
+                url = match[1]
+            if line.startswith("submit"):
+                break
+        try:
+            return asyncio.run(play(url, tasks, folder / ".leadsman" / "status.json"))
+        finally:
+            process.send_signal(signal.SIGINT)
+            for _ in process.stdout or ():
+                pass
+
+
+def simulated(folder: Path, tasks: list[tuple[float, float]], startup_seconds: float) -> dict[str, Any]:
+    """Run it in the simulator."""
+    lines = [json.dumps({"at": at, "capability": "step", "seconds": seconds}) for at, seconds in tasks]
+    (folder / "trace.jsonl").write_text("\n".join(lines))
+    (folder / "scenario.yaml").write_text(
+        "durationSeconds: 300\nsampleSeconds: 0.2\nmanifests: [pools.yaml]\narrivals: [{trace: trace.jsonl}]\n"
+        f"cluster: {{startupSeconds: {startup_seconds}, readinessSeconds: 0.25}}\n"
+        "scaler: {everySeconds: 0.1}\n"
+    )
+    found = summary(simulate(load(folder / "scenario.yaml")))
+    return {
+        "oldest_age_s": found["oldest_age_seconds"]["p100"],
+        "peak_replicas": found["workers"]["peak_replicas"],
+        "worker_seconds": found["workers"]["worker_seconds"],
+        "completed": found["tasks"]["completed"],
+    }
+
+
+def main() -> int:
+    """Run both and compare; 1 when they do not agree."""
+    tasks = workload()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        real = for_real(folder, tasks)
+        virtual = simulated(folder, tasks, real["startup"])
+    apart = {
+        figure: round(100 * (virtual[figure] / real[figure] - 1), 1)
+        for figure in ("oldest_age_s", "worker_seconds")
+    }
+    agree = (
+        all(abs(percent) <= TOLERANCE_PERCENT for percent in apart.values())
+        and abs(virtual["peak_replicas"] - real["peak_replicas"]) <= 1
+        and virtual["completed"] == real["completed"] == len(tasks)
+    )
+    print(json.dumps({"real": real, "simulated": virtual, "apart_percent": apart, "agree": agree}))
+    return 0 if agree else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

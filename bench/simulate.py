@@ -1,0 +1,187 @@
+"""How fast the simulator is, how right its answers are, and how soon local mode does a first task.
+
+`make bench-simulate` prints one JSON line: `day_100k_tasks_s`, `events_per_s`, `first_task_s` and the comparisons.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+from typing import Any
+
+from leadsman_local.simulator.report import summary
+from leadsman_local.simulator.scenario import Plan, load
+from leadsman_local.simulator.world import simulate
+
+ROOT = Path(__file__).resolve().parents[1]
+DAY = ROOT / "bench" / "scenarios" / "day.yaml"
+LOAD = ROOT / "bench" / "scenarios" / "load_24h.yaml"
+FIXED_SIZES = (8, 12, 16, 20, 24, 28, 32, 40)
+MMC_RUNS = 8
+
+POOLS = """\
+apiVersion: leadsman.dev/v1alpha1
+kind: Capability
+metadata: {name: hello}
+---
+apiVersion: leadsman.dev/v1alpha1
+kind: WorkerPool
+metadata: {name: hello}
+spec: {maxReplicas: 2, image: an/image}
+"""
+HANDLERS = """\
+from leadsman import App
+
+app = App()
+
+@app.task("hello")
+async def hello(ctx):
+    return "done"
+"""
+
+
+def speed() -> dict[str, Any]:
+    """Play a day of 100,000 tasks on up to 200 workers."""
+    plan = load(DAY)
+    wall, cpu = time.perf_counter(), time.process_time()
+    world = simulate(plan)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    found = summary(world)
+    return {
+        "day_100k_tasks_s": round(wall, 1),
+        "day_100k_tasks_cpu_s": round(cpu, 1),
+        "events_per_s": round(world.agenda.events / wall),
+        "day": {
+            "completed": found["tasks"]["completed"],
+            "peak_replicas": found["workers"]["peak_replicas"],
+            "worker_hours": found["workers"]["worker_hours"],
+        },
+    }
+
+
+def comparison() -> dict[str, Any]:
+    """Play the 24 hours of load with Leadsman, with KEDA and an autoscaler, and with fixed sizes."""
+    plan = load(LOAD)
+    found = {
+        "leadsman": _figures(plan, {}),
+        "keda_hpa": _figures(plan, {"scaler": {"by": "KedaHpa"}}),
+    }
+    target = found["leadsman"]["oldest_age_p99_s"]
+    for size in FIXED_SIZES:
+        fixed = _figures(plan, {"scaler": {"by": "Fixed", "replicas": size}})
+        if fixed["oldest_age_p99_s"] <= target:
+            found[f"best_fixed_{size}"] = fixed
+            break
+    return found
+
+
+def _figures(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
+    found = summary(simulate(plan.with_values(values) if values else plan))
+    ages = found["oldest_age_seconds"]
+    return {
+        "worker_hours": found["workers"]["worker_hours"],
+        "oldest_age_p50_s": ages["p50"],
+        "oldest_age_p95_s": ages["p95"],
+        "oldest_age_p99_s": ages["p99"],
+        "oldest_age_max_s": ages["p100"],
+        "completed": found["tasks"]["completed"],
+        "unfinished": found["tasks"]["unfinished"],
+        "busy_workers_told_to_end": found["workers"]["busy_told_to_end"],
+        "busy_workers_killed": found["workers"]["busy_killed"],
+        "done_in_vain": found["cost"]["wasted_share"],
+    }
+
+
+def queueing() -> dict[str, Any]:
+    """Compare the mean wait of M/M/c with the Erlang C formula."""
+    found = {}
+    for slots, rate in ((2, 1.2), (4, 2.4)):
+        waits = []
+        for seed in range(1, MMC_RUNS + 1):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "mmc.yaml"
+                path.write_text(
+                    f"seed: {seed}\ndurationSeconds: 12000\ncapabilities: {{c: {{}}}}\n"
+                    f"pools: {{c: {{maxReplicas: {slots}}}}}\n"
+                    "work: {c: {seconds: {exponential: {mean: 1}}}}\n"
+                    f"arrivals: [{{capability: c, poisson: {{perMinute: {rate * 60}}}, fromSeconds: 5}}]\n"
+                    "cluster: {startupSeconds: 0}\nscaler: {by: Fixed}\nsampleSeconds: 100\n"
+                )
+                waits.append(summary(simulate(load(path)))["wait_seconds"]["mean"])
+        simulated, formula = sum(waits) / len(waits), erlang_c_wait(rate, slots)
+        found[f"mmc_{slots}_slots"] = {
+            "simulated_s": round(simulated, 4),
+            "formula_s": round(formula, 4),
+            "error_percent": round(100 * (simulated / formula - 1), 1),
+        }
+    return found
+
+
+def erlang_c_wait(rate: float, slots: int) -> float:
+    """Mean wait of M/M/c, mean service time one second."""
+    top = rate**slots / math.factorial(slots) * slots / (slots - rate)
+    return top / (sum(rate**k / math.factorial(k) for k in range(slots)) + top) / (slots - rate)
+
+
+def first_task() -> dict[str, Any]:
+    """Install the built wheel with the extra into a clean venv, then time one command until a task is completed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+             "--wheel-dir", str(folder), str(ROOT)], check=True,
+        )  # fmt: skip
+        (wheel,) = folder.glob("leadsman-*.whl")
+        venv.create(folder / "venv", with_pip=True)
+        python = folder / "venv" / "bin" / "python"
+        installing = time.perf_counter()
+        subprocess.run([python, "-m", "pip", "install", "--quiet", f"{wheel}[local]"], check=True)
+        installed = time.perf_counter()
+        (folder / "pools.yaml").write_text(POOLS)
+        (folder / "handlers.py").write_text(HANDLERS)
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("LEADSMAN_", "PYTHONPATH"))}
+        leadsman = str(python.with_name("leadsman"))
+        with subprocess.Popen(
+            [leadsman, "dev", "-f", "pools.yaml", "--app", "handlers:app", "--port", "0"],
+            cwd=folder, env={**env, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            url = ""
+            for line in process.stdout or ():
+                if match := re.match(r"broker +(\S+)", line):
+                    url = match[1]
+                if line.startswith("submit"):
+                    break
+            submitted = [leadsman, "submit", "hello", "--wait", "--broker-url", url]
+            subprocess.run(submitted, check=True, env=env, cwd=folder, stdout=subprocess.DEVNULL)
+            done = time.perf_counter()
+            process.send_signal(signal.SIGINT)
+            for _ in process.stdout or ():
+                pass
+        return {"first_task_s": round(done - installed, 2), "install_s": round(installed - installing, 1)}
+
+
+PARTS = {"speed": speed, "comparison": comparison, "queueing": queueing, "first_task": first_task}
+
+
+def main() -> None:
+    """Run the parts that are asked for and print one line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
+    found: dict[str, Any] = {}
+    for name in parser.parse_args().parts or PARTS:
+        result = PARTS[name]()
+        found |= result if name in {"speed", "first_task"} else {name: result}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
