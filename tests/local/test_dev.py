@@ -22,6 +22,12 @@ def processes(folder) -> int:
     return status["browser"]["replicas"]
 
 
+def exported(folder, url: str) -> list[dict]:
+    command = [sys.executable, "-m", "leadsman.cli", "export-trace", "--out", "trace.jsonl", "--broker-url", url]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    return [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
+
+
 def test_a_batch_is_done_by_a_bounded_fleet_that_leaves_again_and_the_queue_outlives_it(folder):
     with dev(folder, "--app", "handlers:app", "--max-processes", "2") as run:
         assert "maxReplicas 20 is 2 here" in run.out
@@ -33,6 +39,9 @@ def test_a_batch_is_done_by_a_bounded_fleet_that_leaves_again_and_the_queue_outl
             run.until(lambda: "ScaledIn" in run.out and processes(folder) == 0, "the fleet has left")
             assert "ScaledOut" in run.out
             assert "WrongVictim" not in run.out
+            trace = exported(folder, run.url)
+            assert [line["capability"] for line in trace] == ["browser"] * 6
+            assert all(line["seconds"] >= 0 and line["at"] >= 0 for line in trace)
             later = client.submit("browser", {}, delay_seconds=2).id
         assert run.interrupt() == 0
         assert "what is in the queues is kept" in run.out

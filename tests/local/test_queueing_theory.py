@@ -85,3 +85,18 @@ def test_halving_the_idle_window_saves_that_time_of_every_worker(tmp_path):
     assert long["peak_replicas"] == short["peak_replicas"] == 10
     assert long["worker_seconds"] == pytest.approx(10 * (30 + 60 + 300), rel=0.05)
     assert long["worker_seconds"] - short["worker_seconds"] == pytest.approx(10 * 150, rel=0.05)
+
+
+@pytest.mark.parametrize(("share", "seconds"), [(25, 500), (50, 250)])
+def test_a_tenant_cap_makes_a_flood_take_as_long_as_its_slots_allow(tmp_path, share, seconds):
+    """100 tasks of ten seconds on a share of eight slots."""
+    world = play(
+        tmp_path,
+        "durationSeconds: 700\nsampleSeconds: 1\n"
+        f"capabilities: {{code: {{fairness: {{tenantSharePercent: {share}}}}}}}\n"
+        "pools: {code: {maxReplicas: 8}}\nwork: {code: {seconds: 10}}\ncluster: {startupSeconds: 0}\n"
+        "scaler: {by: Fixed}\n"
+        "arrivals: [{capability: code, every: {seconds: 5000, tasks: 100}, tenants: {acme: 1}, fromSeconds: 10}]\n",
+    )
+    assert max(point.tenants.get("acme", 0) for point in world.recorder.points) == 8 * share // 100
+    assert max(point.at for point in world.recorder.points if point.leased) == pytest.approx(10 + seconds, rel=0.05)
