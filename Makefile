@@ -82,7 +82,7 @@ test-operator: venv ## The operator's parts that need no API server
 
 .PHONY: test-local
 test-local: venv ## The simulator and local mode
-	$(PYTEST) tests/local
+	$(PYTEST) -n $(JOBS) tests/local
 
 .PHONY: test-cluster
 test-cluster: venv cluster-build ## The test cluster's own tests

@@ -1,4 +1,4 @@
-"""Every YAML file under examples/ is what the API server accepts, with our kinds as they are."""
+"""Every file under examples/ for kubectl is what the API server accepts, with our kinds as they are."""
 
 import importlib.util
 from pathlib import Path
@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.examples import is_manifest, yaml_examples
+
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
+EXAMPLES = yaml_examples()
+MANIFESTS = [path for path in EXAMPLES if is_manifest(path)]
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("example", MANIFESTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_an_example_is_accepted_as_it_is(control_plane, example):
     with control_plane.namespace("examples") as namespace:
         words = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "--namespace", namespace)
