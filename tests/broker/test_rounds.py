@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import subprocess
 from random import Random
 
@@ -101,7 +100,7 @@ async def test_every_task_is_accounted_for_after_thirty_kills_and_failing_disks(
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif("LEADSMAN_LONG" not in os.environ, reason="the long target")
+@pytest.mark.long_only
 @pytest.mark.parametrize("seed", range(5))
 async def test_every_task_is_accounted_for_after_five_hundred_kills_and_failing_disks(tmp_path, seed):
     await hold(tmp_path / "broker", 100, seed)

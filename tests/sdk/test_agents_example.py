@@ -1,8 +1,6 @@
 """The example agent: a real browser, a stand-in model, a program shut in; one run from a page to its output."""
 
 import http.server
-import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -10,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster import debian
+from cluster.errors import UnavailableError
 from leadsman import TaskState
 from leadsman.testing import run_task
 from leadsman.worker.loading import load_app
@@ -70,13 +70,11 @@ def page():
 def browser():
     """A headless Chromium, from the distribution where it can be had."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    if not any(shutil.which(name) for name in names) and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "update", "-qq"], check=False, capture_output=True, timeout=300)
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends"]
-        if subprocess.run([*install, names[0]], check=False, capture_output=True, timeout=600).returncode:
-            subprocess.run([*install, names[1]], check=False, capture_output=True, timeout=600)
-    if not any(shutil.which(name) for name in names):
-        pytest.skip("no headless Chromium, and it cannot be installed (apt-get install chromium)")
+    if not any(map(debian.find_program, names)):
+        try:
+            debian.install({names[0]: names[0]})
+        except UnavailableError as reason:
+            pytest.skip(f"no headless Chromium here: {reason}")
 
 
 @pytest.mark.usefixtures("browser")

@@ -1,7 +1,6 @@
 """The example worker in Node against the real broker: docs/protocol.md is enough to write one."""
 
 import os
-import shutil
 import signal
 import subprocess
 import uuid
@@ -10,16 +9,25 @@ from pathlib import Path
 import pytest
 
 from broker_process import eventually
+from cluster import debian
+from cluster.errors import UnavailableError
 from leadsman import TaskState
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "node"
-NODE = shutil.which("node")
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed (apt-get install nodejs)")
+
+@pytest.fixture(scope="session")
+def node():
+    """The path of Node, from the distribution where it is not installed."""
+    try:
+        debian.install({"nodejs": "node"})
+    except UnavailableError as reason:
+        pytest.skip(f"no node here: {reason}")
+    return debian.program("node")
 
 
 @pytest.fixture
-def start(broker, environment, tmp_path):
+def start(node, broker, environment, tmp_path):
     running = []
 
     def start(url=broker.url):
@@ -30,7 +38,7 @@ def start(broker, environment, tmp_path):
             "LEADSMAN_POD_UID": str(uuid.uuid4()),
         }
         with (tmp_path / f"node-{len(running)}.log").open("w") as log:
-            running.append(subprocess.Popen([NODE, FOLDER / "handlers.mjs"], env=env, stdout=log, stderr=log))
+            running.append(subprocess.Popen([node, FOLDER / "handlers.mjs"], env=env, stdout=log, stderr=log))
         return running[-1]
 
     yield start

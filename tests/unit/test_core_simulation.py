@@ -1,7 +1,5 @@
 """Thousands of lives of a broker, each checked after every step: see `core_simulation`."""
 
-import os
-
 import pytest
 
 from core_simulation import Schedule, replay, run, shrink
@@ -31,7 +29,7 @@ def test_every_invariant_holds_in_every_schedule(chunk):
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-@pytest.mark.skipif("LEADSMAN_LONG" not in os.environ, reason="the long target")
+@pytest.mark.long_only
 def test_every_invariant_holds_in_very_many_schedules():
     hold(SHORT, LONG)
 
