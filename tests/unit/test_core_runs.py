@@ -127,6 +127,19 @@ def test_a_run_that_takes_too_long_fails_by_the_clock_alone():
     assert state_of(rig, task) is TaskState.CANCELLED
 
 
+@pytest.mark.parametrize("caps", [{"seconds": 60.0}, {"tasks": 1}])
+def test_a_completed_run_without_room_for_more_stays_completed(caps):
+    rig = Rig()
+    put(rig, **caps)
+    in_run(rig)
+    rig.ack(rig.lease_one())
+    rig.wait(100)
+    refused = in_run(rig)
+    assert isinstance(refused, Refused)
+    assert refused.code == "run_ended"
+    assert run_of(rig).state is RunState.COMPLETED
+
+
 def test_one_task_too_many_fails_the_run():
     rig = Rig()
     put(rig, tasks=2)
@@ -230,6 +243,14 @@ def test_follow_up_tasks_are_not_refused_for_depth_and_that_is_counted():
     settled = rig.do(c.Ack(NAMESPACE, granted.token, tasks=follow()))
     assert isinstance(settled.tasks[0], Accepted)
     assert rig.core.totals((NAMESPACE, CAPABILITY)).over_limit == 1
+
+
+def test_the_key_of_a_follow_up_is_known_by_the_tenant_it_has_from_its_parent():
+    rig = Rig()
+    known = rig.submit(tenant="a", idempotency_key="k", delay_seconds=60.0)
+    rig.submit(tenant="a")
+    settled = rig.do(c.Ack(NAMESPACE, rig.lease_one().token, tasks=follow(idempotency_key="k")))
+    assert [(task.id, task.duplicate) for task in settled.tasks] == [(known.id, True)]
 
 
 def test_a_repeated_ack_adds_no_second_follow_up():

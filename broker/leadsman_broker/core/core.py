@@ -47,7 +47,7 @@ from leadsman_broker.core.retention import sweep
 from leadsman_broker.core.rows import Changes, Loaded, NamespaceRow, Needs, QueueKey, Stored, TotalsRow, WorkerKey
 from leadsman_broker.core.runs import cancel_run, forget_ended, put_run
 from leadsman_broker.core.settings import Settings
-from leadsman_broker.core.settlements import ack, nack, release
+from leadsman_broker.core.settlements import ack, follow_ups, nack, release
 from leadsman_broker.core.state import State
 from leadsman_broker.core.waiting import end_expired
 
@@ -123,8 +123,7 @@ class Core:
                 case c.Ack() | c.Nack() | c.Release():
                     self._need_attempt(needs, command.token)
                     if isinstance(command, c.Ack):
-                        for task in command.tasks:
-                            self._need_task(needs, command.namespace, task)
+                        self._need_follow_ups(needs, command)
                 case c.PutRun() | c.CancelRun():
                     self._need_run(needs, command.namespace, command.run_id)
                 case c.Once():
@@ -284,6 +283,14 @@ class Core:
             needs.keys.add(key)
         if task.run_id:
             self._need_run(needs, namespace, task.run_id)
+
+    def _need_follow_ups(self, needs: Needs, command: c.Ack) -> None:
+        """Ask for the keys as they will be: a tenant that a task has from its parent is part of them."""
+        token = parse_token(command.token)
+        parent = self.state.tasks.get(token.seq) if token is not None else None
+        if parent is not None:
+            for task in follow_ups(self.state, parent, command):
+                self._need_task(needs, command.namespace, task)
 
     def _need_run(self, needs: Needs, namespace: str, run_id: str) -> None:
         if (namespace, run_id) not in self.state.runs:

@@ -60,14 +60,21 @@ def find(state: "State", key: RunKey) -> Run | None:
 
 
 def refusal(state: "State", namespace: str, run_id: str, *, joining: bool = False) -> str | None:
-    """Say why a run takes no further task; one that is over a cap, or would be by a task `joining`, fails by it."""
+    """Say why a run takes no further task; one that is over a cap, or would be by a task `joining`, fails by it.
+
+    Not one that is completed: it stays what it became, whoever comes too late.
+    """
     run = find(state, (namespace, run_id))
     if run is None:
         return None
-    if not run.stopped and (excess := run.excess(state.now)) is not None:
-        _stop(state, run, RunState.FAILED, excess)
-    if joining and not run.stopped and run.caps.tasks is not None and run.accepted >= run.caps.tasks:
-        _stop(state, run, RunState.FAILED, f"more than {run.caps.tasks} tasks")
+    if not run.stopped:
+        excess = run.excess(state.now)
+        if excess is None and joining and run.caps.tasks is not None and run.accepted >= run.caps.tasks:
+            excess = f"more than {run.caps.tasks} tasks"
+        if excess is not None and run.state is RunState.COMPLETED:
+            return f"run {run_id} is completed, and has no room for more: {excess}; use another run id"
+        if excess is not None:
+            _stop(state, run, RunState.FAILED, excess)
     if run.stopped:
         why = f": {run.reason}" if run.reason is not None else ""
         return f"run {run_id} is {run.state.value}{why}; use another run id"

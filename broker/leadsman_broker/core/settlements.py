@@ -40,7 +40,7 @@ def ack(state: "State", command: Ack) -> Settled:
     if command.result is not None and len(command.result) > limit:
         return _too_large("result_too_large", len(command.result), limit)
     row = found
-    tasks = tuple([_of_parent(state, row, task) for task in command.tasks]) if command.tasks else ()
+    tasks = follow_ups(state, row, command)
     for task in tasks:
         answer = unfit(state, command.namespace, task)
         if isinstance(answer, Refused):
@@ -104,6 +104,11 @@ def release(state: "State", command: Release) -> Settled:
         return _settle_end(state, row, RELEASE, dead)
     gap = state.settings.release_gap_seconds if row.releases > 1 else 0.0
     return _settle_requeue(state, row, RELEASE, max(command.delay_seconds, gap))
+
+
+def follow_ups(state: "State", parent: TaskRow, command: Ack) -> tuple[NewTask, ...]:
+    """Return what an ack submits, as it is submitted: with what it has from its parent."""
+    return tuple([_of_parent(state, parent, task) for task in command.tasks]) if command.tasks else ()
 
 
 def save_checkpoint(state: "State", row: TaskRow, checkpoint: bytes) -> None:
