@@ -331,3 +331,50 @@ def test_whatever_happens_reservations_are_those_of_live_leases_and_background_p
 
 def _estimate(dice: random.Random) -> Estimate | None:
     return dice.choice([None, Estimate(tokens=dice.randrange(10, 36))])
+
+
+def used_up(**fields) -> Rig:
+    rig = budgeted(tokens=15, **fields)
+    rig.submit(21)
+    ack(rig, rig.lease_one(), tokens=15)
+    return rig
+
+
+def test_what_a_used_up_budget_holds_back_is_no_demand_though_no_worker_asks():
+    rig = used_up()
+    assert (rig.stats().waiting, blocked(rig)) == (0, 20)
+    rig.configure(rules(tokens=15).model_copy(update={"startup_seconds": 7.0}))
+    assert (rig.stats().waiting, blocked(rig)) == (0, 20)
+    rig.restart()
+    assert (rig.stats().waiting, rig.stats().leasable, blocked(rig)) == (0, 0, 20)
+    rig.submit()
+    assert (rig.stats().waiting, blocked(rig)) == (0, 21)
+    check(rig.core)
+    at_the_start_of_an_hour(rig)
+    assert (rig.stats().waiting, blocked(rig)) == (21, 0)
+
+
+def test_interactive_work_before_it_hides_no_used_up_budget():
+    rig = used_up()
+    rig.submit(2, task_class=TaskClass.INTERACTIVE)
+    rig.restart()
+    assert (rig.stats().waiting, blocked(rig)) == (2, 20)
+    assert len(rig.lease(slots=5)) == 2
+
+
+def test_an_end_that_frees_too_little_starts_no_worker():
+    rig = budgeted(tokens=25)
+    rig.submit(20)
+    first, _ = rig.lease(slots=2)
+    ack(rig, first, tokens=9)
+    assert (rig.stats().waiting, blocked(rig)) == (0, 18)
+
+
+def test_those_behind_a_task_of_a_high_estimate_go_on_when_it_is_cancelled():
+    rig = budgeted(tokens=100)
+    high = rig.submit(priority=3, estimate=Estimate(80, None))
+    rig.submit(5)
+    rig.configure(rules(tokens=50))
+    assert rig.lease(slots=3) == []
+    rig.do(c.Cancel(NAMESPACE, high.id))
+    assert len(rig.lease(slots=3)) == 3

@@ -31,15 +31,20 @@ def gate(state: "State", queue: "Queue", row: TaskRow) -> Hold | None:
         return None
     if state.now >= budget.ends_at:
         turn(state, queue)
-    estimate = estimate_of(budget, row.estimate)
-    for tenant in budget.levels(row.tenant):
-        if not budget.has_room(tenant, estimate):
-            if row.task_class is TaskClass.BACKGROUND or budget.rules.on_exhausted is OnExhausted.PAUSE_ALL:
-                return BLOCKED[tenant is not None]
-            queue.totals.over_budget += 1
-            state.out.totals.add(queue)
-            return None
+    held = _full_level(budget, row)
+    if held is None or _waits(budget, row):
+        return held
+    queue.totals.over_budget += 1
+    state.out.totals.add(queue)
     return None
+
+
+def no_room(state: "State", queue: "Queue", row: TaskRow) -> Hold | None:
+    """Say what `gate` would, and change nothing."""
+    budget = queue.budget
+    if budget is None or state.now >= budget.ends_at or not _waits(budget, row):
+        return None
+    return _full_level(budget, row)
 
 
 def estimate_of(budget: Budget, own: Estimate | None) -> Usage:
@@ -159,6 +164,18 @@ def reserve_again(state: "State", queue: "Queue") -> None:
                 for tenant in budget.levels(row.tenant):
                     account = budget.account(tenant)
                     account.reserved = account.reserved.plus(lease.usage.raised_to(lease.reserved))
+
+
+def _full_level(budget: Budget, row: TaskRow) -> Hold | None:
+    estimate = estimate_of(budget, row.estimate)
+    for tenant in budget.levels(row.tenant):
+        if not budget.has_room(tenant, estimate):
+            return BLOCKED[tenant is not None]
+    return None
+
+
+def _waits(budget: Budget, row: TaskRow) -> bool:
+    return row.task_class is TaskClass.BACKGROUND or budget.rules.on_exhausted is OnExhausted.PAUSE_ALL
 
 
 def _parts(row: LedgerRow) -> tuple[Usage, Usage]:

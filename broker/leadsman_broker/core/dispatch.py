@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leadsman_broker.core.ceilings import watch_pace
 from leadsman_broker.core.leases import grant
-from leadsman_broker.core.picking import can_serve, pick
+from leadsman_broker.core.picking import can_serve, look_ahead, pick
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.waiting import Call, Entry, empty_handed, end, first, offer, pass_over, put_back
 
@@ -25,6 +25,7 @@ def dispatch(state: "State") -> None:
         queue = state.queues.get(key)
         if queue is not None and queue.ready and not queue.paused:
             _serve(state, queue, served)
+            look_ahead(state, queue)
     for call in served.values():
         end(state, call)
 

@@ -6,10 +6,11 @@ seq. Tenants over their cap come last, and only if the queue lets them use what 
 nothing is offered the suspects as well, in the same order.
 """
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskState
-from leadsman_broker.core import gates
+from leadsman_broker.core import budgets, gates
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.ceilings import closed
 from leadsman_broker.core.lanes import Lane, Tasks
@@ -24,6 +25,8 @@ from leadsman_broker.core.workers import WorkerRow
 
 if TYPE_CHECKING:
     from leadsman_broker.core.state import State
+
+BOTH = (BACKGROUND, INTERACTIVE)
 
 
 def can_serve(state: "State", queue: Queue, worker: WorkerRow | None = None) -> bool:
@@ -56,12 +59,28 @@ def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
     return None
 
 
-def _open_shelves(state: "State", queue: Queue, worker: WorkerRow | None) -> list[Shelf]:
+def look_ahead(state: "State", queue: Queue) -> None:
+    """Hold back what the budget has no room for, though no worker asks: none is to be started for it."""
+    for interactive in BOTH:
+        while queue.budget is not None and (lane := _next_lane(state, queue, None, (interactive,))) is not None:
+            row = lane.head(state.tasks)
+            if row is None or (row.expires_at or inf) <= state.now or (row.run_id and is_doomed(state, row)):
+                break  # it goes without a lease, and says nothing of the next
+            held = budgets.no_room(state, queue, row)
+            if held is None:
+                break
+            tenant = None if held.whole_queue else row.tenant
+            gates.hold(state, queue, held.reason, interactive=interactive, tenant=tenant)
+
+
+def _open_shelves(
+    state: "State", queue: Queue, worker: WorkerRow | None, classes: tuple[int, ...] = BOTH
+) -> list[Shelf]:
     """Return the shelves with tasks that this worker may have; over their cap only if there are no others."""
     line = queue.line
     shelves = line.shelves
     kinds: list[int] = []
-    for interactive in (BACKGROUND, INTERACTIVE):
+    for interactive in classes:
         if line.ready[interactive] and closed(state, queue, interactive) is None:
             kinds.append(interactive)
             if line.suspects and worker is not None and not worker.leases:
@@ -70,8 +89,10 @@ def _open_shelves(state: "State", queue: Queue, worker: WorkerRow | None) -> lis
     return found or [shelves[kind + OVER_CAP] for kind in kinds if shelves[kind + OVER_CAP].mask]
 
 
-def _next_lane(state: "State", queue: Queue, worker: WorkerRow) -> Lane | None:
-    shelves = _open_shelves(state, queue, worker)
+def _next_lane(
+    state: "State", queue: Queue, worker: WorkerRow | None, classes: tuple[int, ...] = BOTH
+) -> Lane | None:
+    shelves = _open_shelves(state, queue, worker, classes)
     if not shelves:
         return None
     mask = shelves[0].mask

@@ -126,6 +126,8 @@ def finish(
     else:
         queue.remove(row)
         state.queue_changed(queue, urgent=queue.ready == 0)
+        if row.estimate is not None and queue.budget is not None:
+            budgets.lift(state, queue, row.tenant)  # the others may have waited behind its own estimate
     if not queue.configured and not queue.holds_tasks:
         forget_queue(state, queue)
 

@@ -8,6 +8,7 @@ from leadsman_broker.core import budgets, ledger
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import hold
 from leadsman_broker.core.leases import extend
+from leadsman_broker.core.picking import look_ahead
 from leadsman_broker.core.placement import finish, requeue, watch_delayed, watch_expiry
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import LiveRow, QueueKey, Standing, Stored
@@ -62,6 +63,8 @@ def restore(state: "State", stored: Stored) -> None:
     watch_workers(state)
     if stored.restoring:
         _let_go_of_all(state)
+    for queue in state.queues.values():
+        look_ahead(state, queue)
 
 
 def _let_go_of_all(state: "State") -> None:
