@@ -69,11 +69,14 @@ async def play(url: str, tasks: list[tuple[float, float]], status: Path) -> dict
         ages: list[float] = []
         replicas: list[int] = []
         waiting = list(tasks)
-        ids = []
+        ids: list[str] = []
         while True:
             now = time.monotonic() - began
             while waiting and waiting[0][0] <= now:
-                ids.append((await client.submit("step", waiting.pop(0)[1])).id)
+                answer = await client.submit("step", waiting.pop(0)[1])
+                if answer.id is None:
+                    raise RuntimeError(f"refused: {answer.code}: {answer.reason}")
+                ids.append(answer.id)
             stats = await client.stats()
             ages.append(max((queue.oldest_age_seconds or 0.0 for queue in stats.capabilities), default=0.0))
             replicas.append(pool_status(status)["replicas"])
@@ -85,7 +88,7 @@ async def play(url: str, tasks: list[tuple[float, float]], status: Path) -> dict
                 break
             await asyncio.sleep(SAMPLE_SECONDS)
         seconds = time.monotonic() - began
-        views = [await client.get(identifier) for identifier in ids if identifier]
+        views = [await client.get(identifier) for identifier in ids]
     return {
         "oldest_age_s": max(ages),
         "peak_replicas": max(replicas),

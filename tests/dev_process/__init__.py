@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from leadsman import SyncClient
 
@@ -68,15 +69,18 @@ class Dev:
         return self.process.wait(SECONDS)
 
 
+def begin(folder: Path, *arguments: str, out: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    """Start it and wait for nothing."""
+    command = [sys.executable, "-m", "leadsman.cli", "dev", "-f", "pools.yaml", "--port", "0", *arguments]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LEADSMAN_")}
+    return subprocess.Popen(command, cwd=folder, env={**env, "PYTHONPATH": str(folder)}, stdout=out, stderr=out)
+
+
 @contextmanager
 def dev(folder: Path, *arguments: str) -> Iterator[Dev]:
     """Run it until the block ends."""
-    command = [sys.executable, "-m", "leadsman.cli", "dev", "-f", "pools.yaml", "--port", "0", *arguments]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("LEADSMAN_")}
     with (folder / "out.txt").open("wb") as out:
-        process = subprocess.Popen(
-            command, cwd=folder, env={**env, "PYTHONPATH": str(folder)}, stdout=out, stderr=out
-        )
+        process = begin(folder, *arguments, out=out)
     run = Dev(folder, process)
     try:
         run.until(lambda: re.search(r"^submit ", run.out, re.MULTILINE), "it listens")

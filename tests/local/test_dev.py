@@ -1,12 +1,15 @@
 """Local mode from outside: unchanged YAML, real processes, real broker."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from dev_process import HANDLERS, POOLS, dev
+from dev_process import HANDLERS, POOLS, begin, dev
+from leadsman import SyncClient
 from leadsman.wire.tasks import TaskSubmit
 
 
@@ -55,6 +58,22 @@ def test_a_batch_is_done_by_a_bounded_fleet_that_leaves_again_and_the_queue_outl
             lambda: client.result(client.submit("browser", {}).id, timeout_seconds=60)["answer"] == 2,
             "new code runs",
         )
+
+
+def test_once_it_says_where_to_submit_the_queues_are_there(folder):
+    with begin(folder, "--app", "handlers:app", out=subprocess.PIPE) as process:
+        try:
+            url = next(match[1].decode() for line in process.stdout if (match := re.match(rb"broker +(\S+)", line)))
+            # Stopped where it stands: what it has not told the broker yet stays untold.
+            process.send_signal(signal.SIGSTOP)
+            with SyncClient(url, namespace="default") as client:
+                answer = client.submit("browser", {})
+            assert answer.accepted, answer
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+            assert process.returncode == 0
 
 
 def test_ctrl_c_lets_a_busy_worker_finish(folder):

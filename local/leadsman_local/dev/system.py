@@ -96,6 +96,10 @@ class System:
                     live=lambda: None, ready=lambda: None, before_scrape=lambda: None,
                 ) as ops,
             ):  # fmt: skip
+                self._leading_since = loop.time()
+                self._make_pools(broker.url)
+                await self._push(client)
+                # Only now: whoever reads where the broker is may submit at once; without rules it refuses.
                 telling.say(f"broker     {broker.url}  (its metrics: http://127.0.0.1:{broker.ops_port}/metrics)")
                 telling.say(
                     f"scaler     http://127.0.0.1:{ops.port}/metrics, status in {options.folder}/status.json"
@@ -103,9 +107,6 @@ class System:
                 telling.say(
                     f"submit     leadsman submit CAPABILITY --broker-url {broker.url} -n {options.namespace}"
                 )
-                self._leading_since = loop.time()
-                self._make_pools(broker.url)
-                await self._push(client)
                 stream = StatsStream(client, self._state, lambda _: self._news.set())
                 tasks = [
                     asyncio.create_task(stream.run()),
