@@ -5,6 +5,8 @@ import re
 import signal
 import subprocess
 import sys
+import time
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -74,6 +76,21 @@ def test_once_it_says_where_to_submit_the_queues_are_there(folder):
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=60)
             assert process.returncode == 0
+
+
+def test_rules_are_in_force_although_the_clock_was_set_back_since_the_last_run(folder):
+    def call(method: str, body: bytes | None = None) -> dict:
+        request = Request(f"{run.url}/v1/namespaces/default/capabilities", body, method=method)
+        request.add_header("Content-Type", "application/json")
+        with urlopen(request, timeout=60) as reply:
+            return json.loads(reply.read())
+
+    with dev(folder, "--app", "handlers:app") as run:
+        ahead = call("GET") | {"generation": int(time.time() * 1000) + 3_600_000}
+        assert call("PUT", json.dumps(ahead).encode())["applied"]
+    (folder / "pools.yaml").write_text(POOLS.replace("lease: {seconds: 5}", "lease: {seconds: 7}"))
+    with dev(folder, "--app", "handlers:app") as run:
+        assert call("GET")["capabilities"][0]["lease_seconds"] == 7
 
 
 def test_ctrl_c_lets_a_busy_worker_finish(folder):

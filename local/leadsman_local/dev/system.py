@@ -77,6 +77,9 @@ class System:
         self._news = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._pushing = asyncio.Lock()
+        """One after the other: rules that were read first must not be pushed last."""
+        self._generation = 0
         self._told: dict[str, float] = {}
         self._leading_since = 0.0
 
@@ -162,15 +165,19 @@ class System:
 
     async def _push(self, client: BrokerClient) -> None:
         """Tell the broker the rules, with what the pools may grow to and how long their workers take to start."""
-        scaled = [pool.scaled for pool in self._pools.values()]
-        configs = []
-        self._told = {}
-        for name, capability in sorted(self._manifests.capabilities.items()):
-            pools = serving(scaled, name)
-            self._told[name] = told_to_broker(pool.startup.seconds for pool in pools)
-            max_slots = sum(pool.spec.max_slots for pool in pools) if pools else None
-            configs.append(capability_config(capability, self._told[name], max_slots))
-        await client.put_capabilities(self._options.namespace, int(time.time() * 1000), configs)
+        async with self._pushing:
+            namespace, scaled = self._options.namespace, [pool.scaled for pool in self._pools.values()]
+            configs, told = [], {}
+            for name, capability in sorted(self._manifests.capabilities.items()):
+                pools = serving(scaled, name)
+                told[name] = told_to_broker(pool.startup.seconds for pool in pools)
+                max_slots = sum(pool.spec.max_slots for pool in pools) if pools else None
+                configs.append(capability_config(capability, told[name], max_slots))
+            generation = max(self._generation + 1, int(time.time() * 1000))
+            while not (reply := await client.put_capabilities(namespace, generation, configs)).applied:
+                # The clock was set back since the last run: go on from its number.
+                generation = reply.generation + 1
+            self._generation, self._told = generation, told
 
     async def _scale(self, client: BrokerClient) -> None:
         """Look at the pools whenever something changed, and when a decision asked for it."""
