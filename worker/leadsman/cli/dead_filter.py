@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from leadsman.cli.durations import duration
+from leadsman.client.submission import fitting
 from leadsman.wire.dead_letters import DeadFilter
 
 _CHOOSE = "Which tasks"
@@ -40,17 +41,18 @@ def dead_filter(  # noqa: PLR0917  one for each option above
     since: str | None,
     until: str | None,
 ) -> DeadFilter:
-    """Return the filter that was chosen; without any option it fits every dead task."""
+    """Return the filter that was chosen; without any option it fits every dead task. Raises InvalidValueError."""
     now = time.time()
-    return DeadFilter(
-        error=error,
-        reason=reason,
-        name=handler,
-        tenant=tenant,
-        run=run,
-        died_after=None if since is None else now - duration(since),
-        died_before=None if until is None else now - duration(until),
-    )
+    fields = {
+        "error": error,
+        "reason": reason,
+        "name": handler,
+        "tenant": tenant,
+        "run": run,
+        "died_after": None if since is None else now - duration(since),
+        "died_before": None if until is None else now - duration(until),
+    }
+    return fitting(DeadFilter, fields, "which tasks")
 
 
 def is_all(chosen: DeadFilter) -> bool:

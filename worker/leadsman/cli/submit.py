@@ -230,6 +230,8 @@ def _json(text: str, where: str) -> Any:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
         raise InvalidValueError(f"{where} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidValueError(f"{where} is nested too deep") from error
 
 
 def _no_constant(name: str) -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from leadsman.client.following import FINAL_STATES, follow
 from leadsman.client.runs import Run, caps_of
-from leadsman.client.submission import Prepared, batches, body, make_task, prepare
+from leadsman.client.submission import Prepared, batches, body, fitting, make_task, prepare
 from leadsman.connection.address import Address, resolve
 from leadsman.connection.backoff import Backoff, later
 from leadsman.connection.http import HttpConnection, HttpReply
@@ -245,7 +245,9 @@ class Client:
         deadline = time.monotonic() + wait_for_room_seconds
         while pending:
             for start in range(0, len(pending), MAX_BATCH):
-                request = RedriveRequest(ids=pending[start : start + MAX_BATCH], operation=operation)
+                request = fitting(
+                    RedriveRequest, {"ids": pending[start : start + MAX_BATCH], "operation": operation}, "the tasks"
+                )
                 path = ("capabilities", capability, "redrive")
                 reply = await self._call("POST", path, request.model_dump_json().encode(), accept=(200, 429))
                 answers |= {one.id: one for one in self._parsed(RedriveReply, reply).results}
@@ -340,7 +342,9 @@ class Client:
             return (await self.dead_groups(capability, where=chosen)).tasks
         found = 0
         for start in range(0, len(chosen), MAX_BATCH):
-            request = RedriveRequest(ids=list(chosen[start : start + MAX_BATCH]), dry_run=True)
+            request = fitting(
+                RedriveRequest, {"ids": list(chosen[start : start + MAX_BATCH]), "dry_run": True}, "the tasks"
+            )
             content = request.model_dump_json(exclude_none=True).encode()
             reply = await self._call("POST", ("capabilities", capability, "redrive"), content)
             found += self._parsed(RedriveReply, reply).matched or 0
@@ -351,7 +355,8 @@ class Client:
         answers: dict[str, PurgeResult] = {}
         wanted = list(dict.fromkeys(ids))
         for start in range(0, len(wanted), MAX_BATCH):
-            reply = await self._purge(capability, PurgeRequest(ids=wanted[start : start + MAX_BATCH]))
+            request = fitting(PurgeRequest, {"ids": wanted[start : start + MAX_BATCH]}, "the tasks")
+            reply = await self._purge(capability, request)
             answers |= {one.id: one for one in reply.results}
         return [answers[one] for one in ids]
 
@@ -388,7 +393,7 @@ class Client:
 
     async def pause(self, capability: str, *, reason: str = "") -> PauseReply:
         """Lease nothing of a capability until it is resumed; what runs goes on. Raises NotFoundError."""
-        content = PauseRequest(reason=reason).model_dump_json().encode()
+        content = fitting(PauseRequest, {"reason": reason}, "the pause").model_dump_json().encode()
         return self._parsed(PauseReply, await self._call("POST", ("capabilities", capability, "pause"), content))
 
     async def resume(self, capability: str) -> PauseReply:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman.amounts import micros_of, tokens_of
+from leadsman.client.submission import fitting
 from leadsman.connection.backoff import Backoff
 from leadsman.errors import RunTimeoutError
 from leadsman.wire.costs import CostBy, CostLine
@@ -29,13 +30,14 @@ def caps_of(
     max_seconds: float | None,
     max_tasks: int | None,
 ) -> RunCaps | None:
-    """Return the caps given; None when none is."""
-    caps = RunCaps(
-        max_tokens=None if max_tokens is None else tokens_of(max_tokens),
-        max_cost_micros=None if max_cost is None else micros_of(max_cost),
-        max_seconds=max_seconds,
-        max_tasks=max_tasks,
-    )
+    """Return the caps given; None when none is. Raises InvalidValueError."""
+    fields = {
+        "max_tokens": None if max_tokens is None else tokens_of(max_tokens),
+        "max_cost_micros": None if max_cost is None else micros_of(max_cost),
+        "max_seconds": max_seconds,
+        "max_tasks": max_tasks,
+    }
+    caps = fitting(RunCaps, fields, "the run")
     return None if caps == RunCaps() else caps
 
 

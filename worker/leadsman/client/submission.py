@@ -3,15 +3,17 @@
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from leadsman.encoding import encode, normalised
 from leadsman.errors import InvalidValueError
 from leadsman.tracing import current_traceparent
 from leadsman.wire.base import MAX_BATCH
 from leadsman.wire.tasks import TaskClass, TaskSubmit
+
+M = TypeVar("M", bound=BaseModel)
 
 MAX_BATCH_BYTES = 4_000_000
 """A batch is closed before it grows beyond this; one larger task still goes, alone."""
@@ -21,6 +23,7 @@ _PATTERNS = {
     "name": "must be letters, digits and _ . : -",
     "run_id": "must be letters, digits, - and _",
     "tenant": "must not have control characters",
+    "reason": "must not have control characters",
 }
 
 
@@ -70,8 +73,13 @@ def make_task(
 
 def checked(fields: Any, what: str) -> TaskSubmit:
     """Validate one task as it came from elsewhere. Raises InvalidValueError, its text beginning with `what`."""
+    return fitting(TaskSubmit, fields, what)
+
+
+def fitting(model: type[M], fields: Any, what: str) -> M:
+    """Build a model of the wire. Raises InvalidValueError that names the first field at fault, after `what`."""
     try:
-        return TaskSubmit.model_validate(fields)
+        return model.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
