@@ -378,3 +378,40 @@ def test_those_behind_a_task_of_a_high_estimate_go_on_when_it_is_cancelled():
     assert rig.lease(slots=3) == []
     rig.do(c.Cancel(NAMESPACE, high.id))
     assert len(rig.lease(slots=3)) == 3
+
+
+def explained(rig: Rig, task) -> str:
+    standing = rig.core.explain(task.id, rig.now)
+    assert standing.reason is Reason.BUDGET
+    return standing.summary
+
+
+def test_explain_tells_what_the_budget_lacks_and_when_it_has_room_again():
+    rig = budgeted(tokens=15, tenant_tokens=12)
+    rig.submit()
+    ack(rig, rig.lease_one(), tokens=9)
+    waits = rig.submit()
+    words = (
+        "9 of 15 tokens of the budget are used or reserved, and an attempt may use 10; the next window begins in"
+    )
+    assert f"{words} 3600 s" in explained(rig, waits)
+
+
+def test_explain_tells_of_a_tenant_without_room_before_a_ceiling():
+    rig = Rig(rules(tenant_tokens=12).model_copy(update={"max_in_flight": 1}))
+    _, waits = rig.submit(2, tenant="a")
+    rig.submit(2, tenant="b")
+    ack(rig, rig.lease_one())
+    rig.lease()
+    assert "of the budget of its tenant are used or reserved" in explained(rig, waits)
+    assert rig.stats().leased == 1
+
+
+def test_explain_tells_the_estimate_that_is_above_a_lowered_budget_from_those_behind_it():
+    rig = budgeted(tokens=100)
+    high = rig.submit(priority=3, estimate=Estimate(80, None))
+    behind = rig.submit()
+    rig.configure(rules(tokens=50))
+    words = "an attempt may use 80 tokens by its estimate, and the queue 50 in all its window: raise the budget"
+    assert words in explained(rig, high)
+    assert "one before it has an estimate for which the budget has no room" in explained(rig, behind)

@@ -73,6 +73,19 @@ def test_a_redriven_task_goes_on_with_its_run():
     assert (run_of(rig).state, run_of(rig).completed) == (RunState.COMPLETED, 1)
 
 
+def test_a_redriven_task_whose_run_is_forgotten_is_the_first_of_a_new_one():
+    rules = CapabilityConfig(name=CAPABILITY, dead_retention_seconds=10_000.0)
+    rig = Rig(rules, settings=Settings(run_retention_seconds=100.0))
+    task = in_run(rig)
+    rig.nack(rig.lease_one(), retry=False)
+    rig.wait(200)
+    assert run_of(rig) is None
+    rig.do(c.Redrive(NAMESPACE, CAPABILITY, (task.id,)))
+    assert (run_of(rig).accepted, run_of(rig).dead, run_of(rig).live) == (1, 0, 1)
+    rig.ack(rig.lease_one())
+    assert (run_of(rig).state, run_of(rig).completed) == (RunState.COMPLETED, 1)
+
+
 def test_a_run_created_before_its_tasks_waits_for_them():
     rig = Rig()
     assert put(rig, tokens=5).state is RunState.RUNNING

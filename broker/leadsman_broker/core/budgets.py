@@ -66,6 +66,27 @@ def excessive(queue: "Queue", tenant: str, own: Estimate | None) -> str | None:
     return None
 
 
+def describe(state: "State", row: TaskRow) -> str:
+    """Say, for a person, what a task that is held back for the budget waits for."""
+    budget = row.queue.budget
+    if budget is None:
+        return "it is held back"
+    if (never := excessive(row.queue, row.tenant, row.estimate)) is not None:
+        return f"{never}: raise the budget, or cancel the task"
+    estimate = estimate_of(budget, row.estimate)
+    for level in budget.levels(row.tenant):
+        whose = "the budget" if level is None else "the budget of its tenant"
+        charged = budget.account(level).charged
+        for name, cap, used, more in zip(Usage._fields, budget.caps(level), charged, estimate, strict=True):
+            if cap is not None and used + more > cap:
+                turns_in = max(0.0, budget.ends_at - state.now)
+                return (
+                    f"{used} of {cap} {name} of {whose} are used or reserved, and an attempt may use {more}; "
+                    f"the next window begins in {turns_in:.0f} s"
+                )
+    return "one before it has an estimate for which the budget has no room"
+
+
 def charge(state: "State", before: LedgerRow | None, after: LedgerRow) -> None:
     """Follow a change of an attempt in the ledger."""
     queue = state.queues.get((after.namespace, after.capability))

@@ -10,6 +10,7 @@ from leadsman.wire.capabilities import OverCap
 from leadsman.wire.explanations import Ahead
 from leadsman.wire.leases import WorkerState
 from leadsman.wire.tasks import TaskClass
+from leadsman_broker.core import budgets
 from leadsman_broker.core.ceilings import background_limit, closed
 from leadsman_broker.core.tasks import DELAYED, LEASED, TaskRow
 from leadsman_broker.core.tenants import BACKGROUND, INTERACTIVE, Tenant
@@ -85,12 +86,14 @@ def _what_blocks(state: "State", row: TaskRow, tenant: Tenant, free: int) -> tup
     queue, rules = row.queue, row.queue.rules
     interactive = INTERACTIVE if row.task_class is TaskClass.INTERACTIVE else BACKGROUND
     shut = closed(state, queue, interactive)
-    if shut is None:
-        shut = tenant.held[interactive]
+    if shut is not Reason.CAPABILITY_PAUSED:  # what else is shut opens sooner
+        shut = tenant.held[interactive] or shut
+        if budgets.no_room(state, queue, row) is not None:
+            shut = Reason.BUDGET
     if shut is Reason.CAPABILITY_PAUSED:
         return shut, "the capability is paused"
     if shut is Reason.BUDGET:
-        return shut, "the budget is used up"
+        return shut, budgets.describe(state, row)
     if shut is Reason.IN_FLIGHT_CEILING:
         return shut, f"{queue.leased} tasks of the queue are in flight, no more than {rules.max_in_flight} may be"
     if tenant.capped and rules.over_cap is OverCap.WAIT:

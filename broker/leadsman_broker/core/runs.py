@@ -88,7 +88,7 @@ def joined(state: "State", row: TaskRow, *, redriven: bool = False) -> None:
     if run is None:
         run = _create(state, key, Caps())
     run.live.add(row.seq)
-    if redriven:
+    if redriven and run.dead:  # none: the run's row is of later, the one that counted this task is gone
         run.count(TaskState.DEAD, -1)
     else:
         run.accepted += 1
