@@ -97,12 +97,13 @@ def test_a_handler_that_does_not_end_is_left_to_reclaim_never_released_while_it_
     assert (view.state, view.attempts.releases, view.attempts.reclaims) == (TaskState.COMPLETED, 0, 1)
 
 
-def test_a_signal_reaches_a_worker_whose_loop_is_blocked(broker, client, start_worker, journal):
+def test_a_signal_reaches_a_worker_whose_loop_is_blocked(broker, client, start_worker, journal, gate):
     worker = start_worker(broker.url, capabilities=["block", "echo"], slots=2)
-    blocking = client.submit("block", 3.0).id
+    blocking = client.submit("block", gate.path, name="until").id
     eventually(lambda: journal.entries("started", blocking), what="a blocked loop")
     worker.terminate()
     eventually(lambda: worker.health("/readyz") == 503, what="a worker that is not ready")
+    gate.open()
     assert worker.wait(30) == 0
     assert client.get(blocking).state is TaskState.COMPLETED
 

@@ -241,6 +241,15 @@ async def block(ctx: Context):
     return "blocked"
 
 
+@app.task("block", name="until")
+async def block_until(ctx: Context):
+    """Blocks the event loop until its gate opens."""
+    note(ctx, "started")
+    while not Gate(Path(ctx.payload)).is_open:
+        time.sleep(_LOOK_SECONDS)  # noqa: ASYNC251  the mistake under test
+    return "blocked"
+
+
 @app.task("block", name="cpu")
 def burn(ctx: SyncContext):
     note(ctx, "started")
