@@ -25,13 +25,19 @@ from scaling_cases import workers
 from scaling_cases.scene import Scene
 
 
-@pytest.mark.parametrize("outcome", [ScaleOutcome.CONFLICT, ScaleOutcome.FAILED])
-def test_a_scale_that_could_not_be_lowered_lifts_everything(outcome):
+def lowering_scene():
+    """The workers are fenced, the controller has seen it, and the write is on its way."""
     scene = Scene()
     scene.step()
     scene.step(scene.fenced())
     scene.turned()
     scene.step()
+    return scene
+
+
+@pytest.mark.parametrize("outcome", [ScaleOutcome.CONFLICT, ScaleOutcome.FAILED])
+def test_a_scale_that_could_not_be_lowered_lifts_everything(outcome):
+    scene = lowering_scene()
 
     actions = scene.step(ScaleReplied(scene.state.operation.id, outcome))
 
@@ -40,11 +46,7 @@ def test_a_scale_that_could_not_be_lowered_lifts_everything(outcome):
 
 
 def test_a_write_whose_answer_is_lost_is_recognised_by_what_it_did():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
+    scene = lowering_scene()
     scene.observation = dataclasses.replace(scene.observation, replicas=3)
 
     scene.step(wait=20)
@@ -53,11 +55,7 @@ def test_a_write_whose_answer_is_lost_is_recognised_by_what_it_did():
 
 
 def test_a_write_that_never_happened_lifts_everything_once_the_api_server_says_so():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
+    scene = lowering_scene()
     scene.step(wait=20)
     scene.step()
     operation = scene.state.operation.id
@@ -76,11 +74,7 @@ def test_a_write_that_never_happened_lifts_everything_once_the_api_server_says_s
 
 
 def test_a_write_that_was_carried_out_late_keeps_the_fences():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
+    scene = lowering_scene()
     scene.step(wait=20)
     scene.step()
     assert ReadScale(scene.state.operation.id) in scene.step(wait=UNANSWERED_SECONDS)
@@ -91,11 +85,7 @@ def test_a_write_that_was_carried_out_late_keeps_the_fences():
 
 
 def lowered_scene():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
+    scene = lowering_scene()
     scene.step(scene.lowered())
     scene.observation = dataclasses.replace(scene.observation, replicas=3)
     scene.step()
@@ -140,11 +130,7 @@ def test_demand_that_returns_before_anybody_went_spares_the_victims():
 
 
 def test_the_old_number_still_seen_after_the_write_is_not_a_new_one():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
+    scene = lowering_scene()
 
     assert scene.step(scene.lowered()) == ()
     assert scene.step() == ()
@@ -152,11 +138,7 @@ def test_the_old_number_still_seen_after_the_write_is_not_a_new_one():
 
 
 def test_a_lower_number_that_was_never_seen_is_not_waited_for_for_ever():
-    scene = Scene()
-    scene.step()
-    scene.step(scene.fenced())
-    scene.turned()
-    scene.step()
+    scene = lowering_scene()
     scene.step(scene.lowered())
     scene.target = 5
 
