@@ -151,6 +151,18 @@ async def test_a_dry_run_counts_and_changes_nothing(client):
     assert (await client.queue())["dead"] == 3
 
 
+async def test_a_dry_run_of_a_purge_counts_those_of_a_run_that_ended(client):
+    await client.submit({"capability": "work", "run_id": "r"}, {"capability": "work", "run_id": "r"})
+    (lease,) = (await client.lease())["leases"]
+    await client.nack(lease["token"], retry=False)
+    await client.ok("POST", "runs/r/cancel", {})
+    ids = [lease["task"]["id"]]
+    purge = await client.ok("POST", "capabilities/work/purge", {"ids": ids, "dry_run": True})
+    redrive = await client.ok("POST", "capabilities/work/redrive", {"ids": ids, "dry_run": True})
+    assert (purge["matched"], redrive["matched"]) == (1, 0)
+    assert (await client.queue())["dead"] == 1
+
+
 async def test_a_purge_by_filter_must_be_confirmed(client):
     ids = await kill(client, 3)
     asked = await client.call("POST", "capabilities/work/purge", {"filter": {"error": "Boom"}})

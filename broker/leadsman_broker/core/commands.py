@@ -197,6 +197,8 @@ class Purge:
     namespace: str
     capability: str
     task_ids: tuple[str, ...]
+    dry_run: bool = False
+    """Change nothing; what would go is answered with the code `dry_run`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,8 @@ def _purge_one(state: "State", command: Purge, task_id: str) -> Purged:
         return Purged(task_id, purged=False, code="unknown_task", reason="no such task in this queue")
     if ended.state is not TaskState.DEAD or ended.live.seq in state.out.ended:
         return Purged(task_id, purged=False, code="not_dead", reason=f"it is {ended.state.value}")
+    if command.dry_run:
+        return Purged(task_id, purged=False, code="dry_run")
     seq = ended.live.seq
     del state.loaded.ended[task_id]
     state.loaded.purge = [row for row in state.loaded.purge if row.seq != seq]

@@ -166,7 +166,7 @@ class Redriven:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """`code` when it was not: `unknown_task` or `not_dead`."""
+    """`code` when it was not: `unknown_task`, `not_dead` or `dry_run`."""
 
     id: str
     purged: bool

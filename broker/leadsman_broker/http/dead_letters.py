@@ -197,17 +197,15 @@ class DeadLetterCalls:
 
     async def _purge_ids(self, exchange: Exchange, ids: list[str], *, dry_run: bool = False) -> PurgeReply:
         namespace, capability = exchange.namespace, exchange.path["name"]
-        if dry_run:
-            looked = await self._redriven(Redrive(namespace, capability, tuple(ids), dry_run=True))
-            results = [PurgeResult(id=one.id, purged=False, code=one.code, reason=one.reason) for one in looked]
-            return PurgeReply(results=results, matched=sum(one.code == "dry_run" for one in looked))
-        (outcomes,) = await self._engine.submit([Purge(namespace, capability, tuple(ids))])
+        (outcomes,) = await self._engine.submit([Purge(namespace, capability, tuple(ids), dry_run=dry_run)])
         done = cast("list[Purged]", outcomes)
+        results = [PurgeResult(id=one.id, purged=one.purged, code=one.code, reason=one.reason) for one in done]
+        if dry_run:
+            return PurgeReply(results=results, matched=sum(one.code == "dry_run" for one in done))
         count = sum(one.purged for one in done)
         log.info(
             "dead tasks purged", namespace=namespace, capability=capability, by=exchange.principal.name, count=count
         )
-        results = [PurgeResult(id=one.id, purged=one.purged, code=one.code, reason=one.reason) for one in done]
         return PurgeReply(results=results, purged=count)
 
     async def _redriven(self, command: Redrive) -> list[Redriven]:

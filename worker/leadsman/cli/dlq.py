@@ -124,7 +124,9 @@ def redrive(
     client = connect(broker_url, namespace, token_file)
     if dry_run:
         return _show_count(
-            asyncio.run(_count(client, capability, ids, chosen)), "redriven", json_output=json_output
+            asyncio.run(_count(client, capability, ids, chosen, redrivable=True)),
+            "redriven",
+            json_output=json_output,
         )
     if ids:
         return _show_redriven(
@@ -282,9 +284,11 @@ async def _get(client: Client, task_id: str) -> TaskView:
         return await client.get(task_id, payload=True)
 
 
-async def _count(client: Client, capability: str, ids: list[str] | None, chosen: DeadFilter) -> int:
+async def _count(
+    client: Client, capability: str, ids: list[str] | None, chosen: DeadFilter, *, redrivable: bool = False
+) -> int:
     async with client:
-        return await client.count_dead(capability, ids or chosen)
+        return await client.count_dead(capability, ids or chosen, redrivable=redrivable)
 
 
 async def _redrive(client: Client, capability: str, ids: list[str], wait_for_room: float) -> list[RedriveResult]:

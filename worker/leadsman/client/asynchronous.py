@@ -336,18 +336,21 @@ class Client:
                 return Redriving(redriven, tuple(left), step.retry_after_s)
             await asyncio.sleep(min(later(step.retry_after_s), remaining))
 
-    async def count_dead(self, capability: str, chosen: DeadFilter | Sequence[str]) -> int:
-        """Return how many dead tasks fit a filter, or are among these ids."""
+    async def count_dead(
+        self, capability: str, chosen: DeadFilter | Sequence[str], *, redrivable: bool = False
+    ) -> int:
+        """Return how many dead tasks fit a filter, or are among these ids: what a purge would remove.
+
+        `redrivable`: of the ids only those that a redrive would put back, none of a run that was stopped.
+        """
         if isinstance(chosen, DeadFilter):
             return (await self.dead_groups(capability, where=chosen)).tasks
         found = 0
         for start in range(0, len(chosen), MAX_BATCH):
-            request = fitting(
-                RedriveRequest, {"ids": list(chosen[start : start + MAX_BATCH]), "dry_run": True}, "the tasks"
-            )
-            content = request.model_dump_json(exclude_none=True).encode()
-            reply = await self._call("POST", ("capabilities", capability, "redrive"), content)
-            found += self._parsed(RedriveReply, reply).matched or 0
+            chunk = {"ids": list(chosen[start : start + MAX_BATCH]), "dry_run": True}
+            content = fitting(RedriveRequest, chunk, "the tasks").model_dump_json(exclude_none=True).encode()
+            path = ("capabilities", capability, "redrive" if redrivable else "purge")
+            found += self._parsed(PurgeReply, await self._call("POST", path, content)).matched or 0
         return found
 
     async def purge(self, capability: str, ids: Sequence[str]) -> list[PurgeResult]:

@@ -214,10 +214,13 @@ class SyncClient:
         engine = self._ready()
         return engine.run(engine.client.dead_groups(capability, where=where))
 
-    def count_dead(self, capability: str, chosen: DeadFilter | Sequence[str]) -> int:
-        """Return how many dead tasks fit a filter, or are among these ids."""
+    def count_dead(self, capability: str, chosen: DeadFilter | Sequence[str], *, redrivable: bool = False) -> int:
+        """Return how many dead tasks fit a filter, or are among these ids: what a purge would remove.
+
+        `redrivable`: of the ids only those that a redrive would put back, none of a run that was stopped.
+        """
         engine = self._ready()
-        return engine.run(engine.client.count_dead(capability, chosen))
+        return engine.run(engine.client.count_dead(capability, chosen, redrivable=redrivable))
 
     def redrive_where(
         self,

@@ -58,7 +58,10 @@ class RedriveRequest(_Selection):
 
 
 class RedriveResult(Reply):
-    """The answer for one id. `code`: `unknown_task`, `not_dead`, `unknown_capability`, `saturated` or `dry_run`."""
+    """The answer for one id.
+
+    `code`: `unknown_task`, `not_dead`, `unknown_capability`, `run_ended`, `saturated` or `dry_run`.
+    """
 
     id: TaskId
     redriven: bool
