@@ -51,6 +51,11 @@ def test_a_ledger_row_comes_back_as_it_was_and_a_newer_one_replaces_it(reopen):
     assert (store.load().running, store.read(Needs(attempts={(1, 1)})).ledger) == ([], keyed(ended))
 
 
+def test_the_row_of_a_running_attempt_is_not_purged_however_old(store):
+    store.commit(Changes(ledger=keyed(attempt(1, outcome=AttemptOutcome.RUNNING), attempt(2))))
+    assert store.read(Needs(purge_before=2000.0, purge_limit=9)).ledger_purge == [(2, 1)]
+
+
 def test_ledger_rows_are_purged_in_portions_the_earliest_first(store):
     store.commit(Changes(ledger=keyed(*(attempt(seq) for seq in (3, 1, 2)))))
     due = store.read(Needs(purge_before=1002.0, purge_limit=1)).ledger_purge

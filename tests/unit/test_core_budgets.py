@@ -415,3 +415,17 @@ def test_explain_tells_the_estimate_that_is_above_a_lowered_budget_from_those_be
     words = "an attempt may use 80 tokens by its estimate, and the queue 50 in all its window: raise the budget"
     assert words in explained(rig, high)
     assert "one before it has an estimate for which the budget has no room" in explained(rig, behind)
+
+
+def test_an_attempt_longer_than_the_ledger_is_kept_stays_charged_over_a_restart():
+    rig = at_the_start_of_an_hour(Rig(rules(tokens=100).model_copy(update={"ledger_retention_seconds": 5.0})))
+    rig.submit(run_id="r")
+    granted = rig.lease_one()
+    for _ in range(4):
+        rig.beat("w1", granted.token, usage={granted.token: Usage(20)})
+        rig.wait(20)
+    rig.restart()
+    assert account(rig) == (0, 20)
+    ack(rig, granted, 30)
+    assert account(rig) == (30, 0)
+    assert rig.store.run(NAMESPACE, "r").usage == Usage(30)

@@ -147,7 +147,11 @@ class MemoryStore:
             for _, seq in tables.purges[: min(due, needs.purge_limit)]:
                 live, state = tables.ended[seq].ended[:2]
                 loaded.purge.append(PurgedRow(seq, live.id, live.namespace, live.capability, state))
-            old = [(row.purge_at, key) for key, row in tables.ledger.items() if row.purge_at <= needs.purge_before]
+            old = [
+                (row.purge_at, key)
+                for key, row in tables.ledger.items()
+                if row.purge_at <= needs.purge_before and row.outcome is not AttemptOutcome.RUNNING
+            ]
             past = [
                 (row.purge_at, key)
                 for key, row in tables.runs.items()

@@ -375,7 +375,7 @@ SELECT
 FROM json_each(?) AS wanted CROSS JOIN ledger ON ledger.seq = wanted.value
 
 -- name: read_ledger_purge
-SELECT seq, epoch FROM ledger WHERE purge_at <= ? ORDER BY purge_at, seq, epoch LIMIT ?
+SELECT seq, epoch FROM ledger WHERE purge_at <= ? AND outcome <> 'running' ORDER BY purge_at, seq, epoch LIMIT ?
 
 -- name: read_usage
 SELECT sum(tokens), sum(cost_micros) FROM ledger WHERE seq = ? AND reported
