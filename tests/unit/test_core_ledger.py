@@ -198,3 +198,16 @@ def test_ledger_rows_go_when_their_retention_is_over():
     assert booked(rig)
     rig.wait(200)
     assert booked(rig) == {}
+
+
+def test_a_report_that_comes_again_after_a_short_retention_is_not_booked_again():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, ledger_retention_seconds=0))
+    rig.submit()
+    granted = rig.lease_one()
+    rig.beat("w1", granted.token, usage={granted.token: FIRST})
+    reclaimed(rig, granted)
+    rig.wait(100)
+    rig.beat("w1", granted.token, usage={granted.token: MORE})
+    assert used(rig) == (MORE, MORE)
+    rig.wait(1_000)
+    assert booked(rig) == {}

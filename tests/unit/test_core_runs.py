@@ -275,7 +275,13 @@ def test_a_repeated_ack_adds_no_second_follow_up():
     assert run_of(rig).accepted == 2
 
 
-@pytest.mark.parametrize("wrong", [follow("nowhere"), follow(payload=b"x" * 300_000)])
+TWO_OF_A_KEY = (
+    *follow(idempotency_key="k", fingerprint=b"1"),
+    *follow(idempotency_key="k", fingerprint=b"2"),
+)
+
+
+@pytest.mark.parametrize("wrong", [follow("nowhere"), follow(payload=b"x" * 300_000), TWO_OF_A_KEY])
 def test_an_ack_with_a_follow_up_that_cannot_be_is_refused_whole_and_the_lease_holds(wrong):
     rig = Rig()
     task = in_run(rig)

@@ -26,6 +26,10 @@ LOST = AttemptOutcome.LOST
 _OUTCOMES = {"ack": COMPLETED, "nack": FAILED, "release": RELEASED}
 _DEFAULT_RETENTION_SECONDS = CapabilityConfig(name="default").ledger_retention_seconds
 
+_LATE_SECONDS = 900.0
+"""The row of an attempt is kept for so long after its end, whatever the retention: else a report that comes late or
+again, which carries totals, would be booked a second time."""
+
 
 def reserve(state: "State", row: TaskRow, lease: Lease) -> None:
     """Set aside what a new attempt may use, where its queue has a budget."""
@@ -51,7 +55,8 @@ def close(state: "State", row: TaskRow, outcome: AttemptOutcome) -> None:
     lease = row.lease
     if lease is not None and (lease.reported or lease.reserved is not None or outcome is LOST):
         before = _running(state, live_row_of(row), lease)
-        _book(state, before, before._replace(outcome=outcome))
+        purge_at = max(before.purge_at, state.now + _LATE_SECONDS)
+        _book(state, before, before._replace(outcome=outcome, purge_at=purge_at))
 
 
 def won_late(state: "State", row: TaskRow) -> None:

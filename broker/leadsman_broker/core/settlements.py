@@ -13,10 +13,11 @@ from leadsman_broker.core import ledger
 from leadsman_broker.core.admission import follow_up, unfit
 from leadsman_broker.core.attempts import EndReason, count_failure, count_release, retry_delay
 from leadsman_broker.core.commands import Ack, Nack, NewTask, Release
+from leadsman_broker.core.idempotency import key_of
 from leadsman_broker.core.ids import Token, parse_token
 from leadsman_broker.core.placement import finish, requeue
 from leadsman_broker.core.results import Refused, Settled
-from leadsman_broker.core.rows import Standing
+from leadsman_broker.core.rows import KeyId, Standing
 from leadsman_broker.core.tasks import Settlement, TaskRow
 
 if TYPE_CHECKING:
@@ -41,12 +42,10 @@ def ack(state: "State", command: Ack) -> Settled:
         return _too_large("result_too_large", len(command.result), limit)
     row = found
     tasks = follow_ups(state, row, command)
-    for task in tasks:
-        answer = unfit(state, command.namespace, task)
-        if isinstance(answer, Refused):
-            return Settled(
-                ok=False, code="follow_up_refused", detail=f"{answer.code}: {answer.reason}; nothing is done"
-            )
+    refused = _first_refused(state, command.namespace, tasks)
+    if refused is not None:
+        detail = f"{refused.code}: {refused.reason}; nothing is done"
+        return Settled(ok=False, code="follow_up_refused", detail=detail)
     late = row.lease is None
     if row.lease is not None:
         row.queue.service_times.add(state.now - row.lease.started_at)
@@ -200,6 +199,18 @@ def _too_large(code: str, size: int, limit: int) -> Settled:
     return Settled(
         ok=False, code=code, detail=f"{size} bytes of JSON, at most {limit} are kept; the lease still holds"
     )
+
+
+def _first_refused(state: "State", namespace: str, tasks: tuple[NewTask, ...]) -> Refused | None:
+    fingerprints: dict[KeyId, bytes] = {}
+    for task in tasks:
+        answer = unfit(state, namespace, task)
+        if isinstance(answer, Refused):
+            return answer
+        key = key_of(namespace, task)
+        if key is not None and fingerprints.setdefault(key, task.fingerprint) != task.fingerprint:
+            return Refused("idempotency_mismatch", f"two follow-ups name the key {key[-1]} with different payloads")
+    return None
 
 
 def _of_parent(state: "State", parent: TaskRow, task: NewTask) -> NewTask:
