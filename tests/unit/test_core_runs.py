@@ -219,6 +219,24 @@ def test_a_large_run_is_stopped_in_portions_and_nothing_of_it_is_leased_meanwhil
     check(rig.core)
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_waiting_worker_does_not_make_one_step_end_them_all(stopped):
+    rig = Rig(settings=Settings(timers_per_step=10, reclaim_jitter=0.0, backoff_jitter=0.0))
+    in_run(rig, 50, ttl_seconds=None if stopped else 5.0)
+    other = rig.submit()
+    if stopped:
+        rig.run([c.CancelRun(NAMESPACE, RUN)])
+    rig.freeze(6)
+    call = rig.park("w1")
+    assert len(rig.last.changes.ended) <= 20  # by the clock, and for the worker
+    while rig.got(call) is None:
+        assert rig.core.next_deadline() <= rig.now
+        rig.run()
+        assert len(rig.last.changes.ended) <= 20
+        check(rig.core)
+    assert rig.got(call) == [other.id]
+
+
 def test_a_stop_that_a_restart_interrupts_goes_on():
     rig = Rig(settings=Settings(timers_per_step=10, reclaim_jitter=0.0, backoff_jitter=0.0))
     in_run(rig, 25)

@@ -199,7 +199,7 @@ class Core:
             times.append(state.expiries[0][0])
         if state.run_ends:
             times.append(state.run_ends[0][0])
-        if state.stopping:
+        if state.stopping or state.hot:
             times.append(state.now)
         if state.call_ends:
             times.append(state.call_ends[0][0])

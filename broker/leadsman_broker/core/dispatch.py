@@ -1,7 +1,8 @@
 """Ready tasks meet parked lease calls.
 
 Runs once at the end of a step, so that a batch of new work fills the fullest workers first and each call is
-answered once with all it got. Work conserving: afterwards no queue has a task that a waiting call may take.
+answered once with all it got. Work conserving: afterwards no queue has a task that a waiting call may take, but one
+that is left hot: it had too many tasks to end for one step.
 """
 
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def dispatch(state: "State") -> None:
     """Give out what can be given, and answer the calls that got something."""
     served: dict[int, Call] = {}
+    state.ends_left = state.settings.timers_per_step
     while state.hot:
         key = next(iter(state.hot))
         del state.hot[key]
@@ -28,6 +30,8 @@ def dispatch(state: "State") -> None:
             look_ahead(state, queue)
     for call in served.values():
         end(state, call)
+    state.hot.update(state.hot_again)
+    state.hot_again.clear()
 
 
 def _serve(state: "State", queue: Queue, served: dict[int, Call]) -> None:

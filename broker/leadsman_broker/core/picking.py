@@ -37,16 +37,22 @@ def can_serve(state: "State", queue: Queue, worker: WorkerRow | None = None) -> 
 def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
     """Take the next task for this worker out of the queue; None when there is none for it.
 
-    A task whose ttl has run out ends here instead of being leased.
+    A task whose ttl has run out ends here instead of being leased, and one of a stopped run; when these are many,
+    the rest waits for the next step.
     """
     while (lane := _next_lane(state, queue, worker)) is not None:
         row = lane.head(state.tasks)
         assert row is not None  # noqa: S101  # a lane without tasks stands on no shelf
-        if row.expires_at is not None and row.expires_at <= state.now:
-            finish(state, row, TaskState.EXPIRED, reason=EndReason.EXPIRED)
-            continue
-        if row.run_id and is_doomed(state, row):
-            finish(state, row, TaskState.CANCELLED, reason=EndReason.RUN_STOPPED)
+        expired = row.expires_at is not None and row.expires_at <= state.now
+        if expired or (row.run_id and is_doomed(state, row)):
+            if not state.ends_left:
+                state.hot_again[queue.key] = None
+                return None
+            state.ends_left -= 1
+            if expired:
+                finish(state, row, TaskState.EXPIRED, reason=EndReason.EXPIRED)
+            else:
+                finish(state, row, TaskState.CANCELLED, reason=EndReason.RUN_STOPPED)
             continue
         held = gates.ask(state, queue, row)
         if held is not None:

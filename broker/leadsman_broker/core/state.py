@@ -35,12 +35,14 @@ class State:
         "changed_queues",
         "changed_workers",
         "cordons",
+        "ends_left",
         "expiries",
         "fences",
         "fences_changed",
         "fleet",
         "gates",
         "hot",
+        "hot_again",
         "lease_ends",
         "loaded",
         "namespaces",
@@ -93,6 +95,10 @@ class State:
         self.stamp = 0
         self.hot: dict[QueueKey, None] = {}
         """Queues to look at in the next dispatch, in order of arrival."""
+        self.hot_again: dict[QueueKey, None] = {}
+        """Queues to look at in the dispatch of the next step: this one has ended enough tasks."""
+        self.ends_left = 0
+        """How many tasks this dispatch may still end that are over their ttl or of a stopped run."""
         self.answers: list[Answer] = []
 
         self.lease_ends: list[tuple[float, int, int]] = []
