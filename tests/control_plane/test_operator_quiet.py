@@ -97,13 +97,18 @@ async def test_an_operator_without_a_broker_leaves_the_status_of_running_pools_a
     before = await pools.pool("browser")
 
     operator.kill()
-    await asyncio.to_thread(broker.kill)
+    broker.pause()
     await asyncio.to_thread(operator.start)
-    await asyncio.to_thread(broker.start)
+    await until("its lists", lambda: has_lists(operator))
+    broker.resume()
     await until_looked(operator, "browser")
 
     after = await pools.pool("browser")
     assert conditions(after) == conditions(before)
+
+
+async def has_lists(operator: OperatorProcess) -> bool:
+    return '"cache filled"' in operator.log
 
 
 def conditions(found: dict[str, Any]) -> list[tuple[str, str, str]]:
