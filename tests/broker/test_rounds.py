@@ -96,7 +96,7 @@ async def hold(folder, rounds: int, seed: int) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [2026, 2027, 2028])  # three, so that processes can share them
 async def test_every_task_is_accounted_for_after_kills_and_failing_disks(tmp_path, seed):
-    await hold(tmp_path / "broker", 10, seed)
+    await hold(tmp_path / "broker", 14, seed)  # more than twenty kills together, and as many failing disks
 
 
 @pytest.mark.long
