@@ -1,7 +1,6 @@
 """Running kubectl, helm and the like: what they say on failure becomes the message."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,14 +37,3 @@ def run(
     if done.returncode:
         raise DemoError(f"{shown}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
-
-
-def works(command: Sequence[str], timeout_seconds: float = 15) -> bool:
-    """Whether the program is there and succeeds."""
-    if shutil.which(command[0]) is None:
-        return False
-    try:
-        run(command, timeout_seconds=timeout_seconds)
-    except DemoError:
-        return False
-    return True

@@ -1,6 +1,5 @@
 """`leadsman budget`: what is left of a queue's budget."""
 
-import asyncio
 import time
 from typing import Annotated
 
@@ -8,11 +7,10 @@ import typer
 
 from leadsman.cli.cost import money
 from leadsman.cli.exits import Exit
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, ask, connect
 from leadsman.cli.output import age, console, print_json, say, table
 from leadsman.cli.pipes import until_reader_gone
-from leadsman.client import Client
-from leadsman.wire.costs import BudgetLevel, BudgetView
+from leadsman.wire.costs import BudgetLevel
 
 _NUMBERS = ("TOKENS", "RESERVED", "OF", "COST", "RESERVED COST", "OF COST")
 
@@ -27,18 +25,13 @@ def budget(
     token_file: TokenFile = None,
 ) -> int:
     """Show what the budget of a queue, and of its tenants, has used in the present window."""
-    view = asyncio.run(_ask(connect(broker_url, namespace, token_file), capability))
+    view = ask(connect(broker_url, namespace, token_file), lambda client: client.budget(capability))
     if json_output:
         print_json(view)
         return Exit.OK
     console().print(table(("LEVEL", *_NUMBERS), [_row(level) for level in view.levels], right=_NUMBERS))
     say(f"the window ({view.window}) ends in {age(view.ends_at - time.time())}")
     return Exit.OK
-
-
-async def _ask(client: Client, capability: str) -> BudgetView:
-    async with client:
-        return await client.budget(capability)
 
 
 def _row(level: BudgetLevel) -> tuple[str, ...]:

@@ -1,17 +1,15 @@
 """`leadsman cost`: what was spent, and how much of it in vain."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
 from leadsman.cli.durations import duration
 from leadsman.cli.exits import Exit
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, ask, connect
 from leadsman.cli.output import console, print_json, say, table
 from leadsman.cli.pipes import until_reader_gone
-from leadsman.client import Client
-from leadsman.wire.costs import CostBy, CostLine, CostReport
+from leadsman.wire.costs import CostBy, CostLine
 
 _NUMBERS = ("ATTEMPTS", "COMPLETED", "TOKENS", "COST", "PER TASK", "DUPLICATE", "RECLAIMED")
 
@@ -38,9 +36,12 @@ def cost(
     DUPLICATE is the share of the money that attempts spent which had lost their lease, RECLAIMED their share in
     number.
     """
-    client = connect(broker_url, namespace, token_file)
-    wanted = {"capability": capability, "tenant": tenant, "run": run}
-    report = asyncio.run(_ask(client, by, since, limit, {name: one for name, one in wanted.items() if one}))
+    choices = {"capability": capability, "tenant": tenant, "run": run}
+    wanted = {name: one for name, one in choices.items() if one}
+    report = ask(
+        connect(broker_url, namespace, token_file),
+        lambda client: client.cost(by, since_seconds=since, limit=limit, **wanted),
+    )
     if json_output:
         print_json(report)
     elif report.items:
@@ -49,11 +50,6 @@ def cost(
     else:
         say("no attempt reported usage in this time")
     return Exit.OK
-
-
-async def _ask(client: Client, by: CostBy, since: float, limit: int, wanted: dict[str, str]) -> CostReport:
-    async with client:
-        return await client.cost(by, since_seconds=since, limit=limit, **wanted)
 
 
 def _row(line: CostLine, name: str | None = None) -> tuple[str, ...]:

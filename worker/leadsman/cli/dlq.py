@@ -2,15 +2,14 @@
 
 import asyncio
 import sys
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from leadsman.cli import dead_filter as f
 from leadsman.cli.exits import Exit
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
-from leadsman.cli.output import console, print_json, say, table
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, ask, connect
+from leadsman.cli.output import console, moment, print_json, say, table
 from leadsman.cli.pipes import until_reader_gone
 from leadsman.cli.tasks import show
 from leadsman.client import Client
@@ -18,7 +17,6 @@ from leadsman.client.asynchronous import Redriving, why_ended
 from leadsman.errors import LeadsmanError
 from leadsman.wire.dead_letters import DeadFilter, DeadGroups, PurgeResult, RedriveResult
 from leadsman.wire.problems import ProblemCode
-from leadsman.wire.tasks import TaskView
 
 dlq = typer.Typer(help="Look after dead-letter queues.")
 
@@ -54,8 +52,9 @@ def list_dead(
     chosen = f.dead_filter(error, reason, handler, tenant, run, since, until)
     client = connect(broker_url, namespace, token_file)
     if group:
-        return _show_groups(asyncio.run(_groups(client, capability, chosen)), capability, json_output=json_output)
-    found = asyncio.run(_dead(client, capability, limit, chosen))
+        groups = ask(client, lambda client: client.dead_groups(capability, where=chosen))
+        return _show_groups(groups, capability, json_output=json_output)
+    found = ask(client, lambda client: client.dead(capability, limit=limit, where=chosen))
     if json_output:
         for view in found:
             print_json(view)
@@ -65,7 +64,7 @@ def list_dead(
                 view.id,
                 view.name,
                 str(view.attempts.failures + view.attempts.reclaims),
-                _time(view.settled_at),
+                moment(view.settled_at),
                 why_ended(view),
             )
             for view in found
@@ -87,7 +86,7 @@ def show_dead(
     token_file: TokenFile = None,
 ) -> int:
     """Show a task in full: payload, error, attempts and history."""
-    view = asyncio.run(_get(connect(broker_url, namespace, token_file), task_id))
+    view = ask(connect(broker_url, namespace, token_file), lambda client: client.get(task_id, payload=True))
     return show(view, json_output=json_output)
 
 
@@ -123,16 +122,12 @@ def redrive(
     _one_way(ids, chosen, every=every)
     client = connect(broker_url, namespace, token_file)
     if dry_run:
-        return _show_count(
-            asyncio.run(_count(client, capability, ids, chosen, redrivable=True)),
-            "redriven",
-            json_output=json_output,
-        )
+        count = ask(client, lambda client: client.count_dead(capability, ids or chosen, redrivable=True))
+        return _show_count(count, "redriven", json_output=json_output)
     if ids:
-        return _show_redriven(
-            asyncio.run(_redrive(client, capability, ids, wait_for_room)), json_output=json_output
-        )
-    done = asyncio.run(_redrive_where(client, capability, chosen, wait_for_room))
+        results = ask(client, lambda client: client.redrive(capability, ids, wait_for_room_seconds=wait_for_room))
+        return _show_redriven(results, json_output=json_output)
+    done = ask(client, lambda client: _redrive_where(client, capability, chosen, wait_for_room))
     return _show_redriving(done, json_output=json_output)
 
 
@@ -160,17 +155,19 @@ def purge(
     """Remove dead tasks for good, with payload, history and idempotency key."""
     chosen = f.dead_filter(error, reason, handler, tenant, run, since, until)
     _one_way(ids, chosen, every=every)
-    count = asyncio.run(_count(connect(broker_url, namespace, token_file), capability, ids, chosen))
-    client = connect(broker_url, namespace, token_file)
+    count = ask(
+        connect(broker_url, namespace, token_file), lambda client: client.count_dead(capability, ids or chosen)
+    )
     if dry_run:
         return _show_count(count, "purged", json_output=json_output)
     if count and not yes:
         if json_output or not sys.stdin.isatty():
             raise typer.BadParameter(f"{count} tasks would be removed for good; say --yes")
         typer.confirm(f"Remove {count} dead tasks of {capability} for good?", abort=True, err=True)
+    client = connect(broker_url, namespace, token_file)
     if ids:
-        return _show_purged(asyncio.run(_purge(client, capability, ids)), json_output=json_output)
-    purged = asyncio.run(_purge_where(client, capability, chosen))
+        return _show_purged(ask(client, lambda client: client.purge(capability, ids)), json_output=json_output)
+    purged = ask(client, lambda client: client.purge_where(capability, chosen))
     if json_output:
         print_json({"purged": purged})
     else:
@@ -194,8 +191,8 @@ def _show_groups(found: DeadGroups, capability: str, *, json_output: bool) -> in
                 str(group.tasks),
                 group.reason,
                 group.error or "-",
-                _time(group.first_died_at),
-                _time(group.last_died_at),
+                moment(group.first_died_at),
+                moment(group.last_died_at),
                 group.sample_id,
                 " ".join((group.sample_message or "-").split()),
             )
@@ -263,39 +260,6 @@ def _name(failed: list[tuple[str, str | None]], what: str) -> None:
         say(f"and {len(failed) - _SHOWN} more")
 
 
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-async def _dead(client: Client, capability: str, limit: int, chosen: DeadFilter) -> list[TaskView]:
-    async with client:
-        return await client.dead(capability, limit=limit, where=chosen)
-
-
-async def _groups(client: Client, capability: str, chosen: DeadFilter) -> DeadGroups:
-    async with client:
-        return await client.dead_groups(capability, where=chosen)
-
-
-async def _get(client: Client, task_id: str) -> TaskView:
-    async with client:
-        return await client.get(task_id, payload=True)
-
-
-async def _count(
-    client: Client, capability: str, ids: list[str] | None, chosen: DeadFilter, *, redrivable: bool = False
-) -> int:
-    async with client:
-        return await client.count_dead(capability, ids or chosen, redrivable=redrivable)
-
-
-async def _redrive(client: Client, capability: str, ids: list[str], wait_for_room: float) -> list[RedriveResult]:
-    async with client:
-        return await client.redrive(capability, ids, wait_for_room_seconds=wait_for_room)
-
-
 async def _redrive_where(client: Client, capability: str, chosen: DeadFilter, wait_for_room: float) -> Redriving:
     done = 0
 
@@ -303,22 +267,9 @@ async def _redrive_where(client: Client, capability: str, chosen: DeadFilter, wa
         nonlocal done
         done = redriven
 
-    async with client:
-        try:
-            return await client.redrive_where(
-                capability, chosen, wait_for_room_seconds=wait_for_room, progress=note
-            )
-        except (asyncio.CancelledError, LeadsmanError):
-            if done:
-                say(f"redriven {done} before it was cut short; the same command goes on")
-            raise
-
-
-async def _purge(client: Client, capability: str, ids: list[str]) -> list[PurgeResult]:
-    async with client:
-        return await client.purge(capability, ids)
-
-
-async def _purge_where(client: Client, capability: str, chosen: DeadFilter) -> int:
-    async with client:
-        return await client.purge_where(capability, chosen)
+    try:
+        return await client.redrive_where(capability, chosen, wait_for_room_seconds=wait_for_room, progress=note)
+    except (asyncio.CancelledError, LeadsmanError):
+        if done:
+            say(f"redriven {done} before it was cut short; the same command goes on")
+        raise

@@ -1,6 +1,5 @@
 """`leadsman explain`: why something is as it is."""
 
-import asyncio
 import os
 from datetime import UTC, datetime
 from typing import Annotated
@@ -8,12 +7,11 @@ from typing import Annotated
 import typer
 
 from leadsman.cli import kubectl
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, ask, connect
 from leadsman.cli.output import console, print_json, say, table
 from leadsman.cli.pipes import until_reader_gone
 from leadsman.cli.pool_report import changes, report
 from leadsman.cli.tasks import HISTORY_COLUMNS, task_history
-from leadsman.client import Client
 from leadsman.errors import LeadsmanError
 from leadsman.wire.explanations import TaskExplanation
 from leadsman.wire.stats import StatsSnapshot
@@ -43,7 +41,7 @@ def pool(
     found = kubectl.get("workerpools.leadsman.dev", name, namespace or os.environ.get("LEADSMAN_NAMESPACE") or None)
     live: StatsSnapshot | None = None
     try:
-        live = asyncio.run(_stats(connect(broker_url, found["metadata"]["namespace"], token_file)))
+        live = ask(connect(broker_url, found["metadata"]["namespace"], token_file), lambda client: client.stats())
     except LeadsmanError as error:
         say(f"without the numbers of this moment: {error}")
     if json_output:
@@ -76,7 +74,7 @@ def task(
     token_file: TokenFile = None,
 ) -> int:
     """Say where a task stands, what holds it back, what is ahead of it and what would change that."""
-    found = asyncio.run(_task(connect(broker_url, namespace, token_file), task_id))
+    found = ask(connect(broker_url, namespace, token_file), lambda client: client.explain(task_id))
     if json_output:
         print_json(found)
         return 0
@@ -86,11 +84,6 @@ def task(
         shown.print()
         shown.print(table(HISTORY_COLUMNS, task_history(found.task)))
     return 0
-
-
-async def _task(client: Client, task_id: str) -> TaskExplanation:
-    async with client:
-        return await client.explain(task_id)
 
 
 def explanation_fields(found: TaskExplanation) -> list[tuple[str, str]]:
@@ -121,8 +114,3 @@ def explanation_fields(found: TaskExplanation) -> list[tuple[str, str]]:
         "share": share,
     }
     return [(name, value) for name, value in fields.items() if value]
-
-
-async def _stats(client: Client) -> StatsSnapshot:
-    async with client:
-        return await client.stats()

@@ -1,13 +1,17 @@
 """Options that several commands share."""
 
+import asyncio
 import os
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from leadsman.client import Client
+
+Answer = TypeVar("Answer")
 
 UNREACHABLE_SECONDS = 5.0
 """A person waits; a program that wants more patience uses the client."""
@@ -55,3 +59,13 @@ def connect(broker_url: str | None, namespace: str | None, token_file: str | Non
         token_file=token_file,
         unreachable_seconds=UNREACHABLE_SECONDS,
     )
+
+
+def ask(client: Client, call: Callable[[Client], Awaitable[Answer]]) -> Answer:
+    """Make one call with the client, close it and return the answer."""
+
+    async def asked() -> Answer:
+        async with client:
+            return await call(client)
+
+    return asyncio.run(asked())

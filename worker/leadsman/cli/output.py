@@ -3,7 +3,8 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -47,6 +48,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Seque
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     return made
+
+
+def moment(at: float | None, precision: Literal["seconds", "milliseconds"] = "seconds") -> str:
+    """Return seconds since the epoch as a time in UTC; a dash for none."""
+    if at is None:
+        return "-"
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def age(seconds: float | None) -> str:

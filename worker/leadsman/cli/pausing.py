@@ -1,15 +1,13 @@
 """`leadsman pause` and `leadsman resume`: stop leasing a capability for a while."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
 from leadsman.cli.exits import Exit
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, ask, connect
 from leadsman.cli.output import print_json
 from leadsman.cli.pipes import until_reader_gone
-from leadsman.client import Client
 from leadsman.wire.capabilities import PauseReply
 
 Capability = Annotated[str, typer.Argument(help="The queue.", metavar="CAPABILITY")]
@@ -26,7 +24,7 @@ def pause(
     token_file: TokenFile = None,
 ) -> int:
     """Lease nothing of a capability until it is resumed. What runs goes on, new work is accepted."""
-    reply = asyncio.run(_pause(connect(broker_url, namespace, token_file), capability, reason))
+    reply = ask(connect(broker_url, namespace, token_file), lambda client: client.pause(capability, reason=reason))
     return _show(reply, json_output=json_output)
 
 
@@ -40,18 +38,8 @@ def resume(
     token_file: TokenFile = None,
 ) -> int:
     """Lease a paused capability again."""
-    reply = asyncio.run(_resume(connect(broker_url, namespace, token_file), capability))
+    reply = ask(connect(broker_url, namespace, token_file), lambda client: client.resume(capability))
     return _show(reply, json_output=json_output)
-
-
-async def _pause(client: Client, capability: str, reason: str) -> PauseReply:
-    async with client:
-        return await client.pause(capability, reason=reason)
-
-
-async def _resume(client: Client, capability: str) -> PauseReply:
-    async with client:
-        return await client.resume(capability)
 
 
 def _show(reply: PauseReply, *, json_output: bool) -> int:

@@ -1,17 +1,14 @@
 """`leadsman runs`: tasks that belong together, as one."""
 
-import asyncio
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from leadsman.cli.cost import money
 from leadsman.cli.exits import Exit
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
-from leadsman.cli.output import console, print_json, say, table
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, ask, connect
+from leadsman.cli.output import console, moment, print_json, say, table
 from leadsman.cli.pipes import until_reader_gone
-from leadsman.client import Client
 from leadsman.wire.runs import RunState, RunView
 
 runs = typer.Typer(help="Look at runs, and cancel them.")
@@ -34,7 +31,7 @@ def list_runs(
     token_file: TokenFile = None,
 ) -> int:
     """List runs, the newest first."""
-    found = asyncio.run(_list(connect(broker_url, namespace, token_file), state, limit))
+    found = ask(connect(broker_url, namespace, token_file), lambda client: client.runs(state=state, limit=limit))
     if json_output:
         for view in found:
             print_json(view)
@@ -56,7 +53,7 @@ def show(
     token_file: TokenFile = None,
 ) -> int:
     """Show a run: what became of its tasks, what it used, its caps."""
-    view = asyncio.run(_get(connect(broker_url, namespace, token_file), run_id))
+    view = ask(connect(broker_url, namespace, token_file), lambda client: client.get_run(run_id))
     _show(view, json_output=json_output)
     return Exit.OK
 
@@ -72,24 +69,9 @@ def cancel(
     token_file: TokenFile = None,
 ) -> int:
     """Cancel a run and all its tasks: queued ones at once, running ones at their next heartbeat."""
-    view = asyncio.run(_cancel(connect(broker_url, namespace, token_file), run_id))
+    view = ask(connect(broker_url, namespace, token_file), lambda client: client.cancel_run(run_id))
     _show(view, json_output=json_output)
     return Exit.OK
-
-
-async def _list(client: Client, state: RunState | None, limit: int) -> list[RunView]:
-    async with client:
-        return await client.runs(state=state, limit=limit)
-
-
-async def _get(client: Client, run_id: str) -> RunView:
-    async with client:
-        return await client.get_run(run_id)
-
-
-async def _cancel(client: Client, run_id: str) -> RunView:
-    async with client:
-        return await client.cancel_run(run_id)
 
 
 def _show(view: RunView, *, json_output: bool) -> None:
@@ -108,8 +90,8 @@ def _show(view: RunView, *, json_output: bool) -> None:
         f"{_of(None if caps.max_cost_micros is None else money(caps.max_cost_micros))}"
         f", {money(view.lost_cost_micros)} by attempts that lost their lease",
         "time": None if caps.max_seconds is None else f"at most {caps.max_seconds:g} s",
-        "created": _time(view.created_at),
-        "ended": None if view.ended_at is None else _time(view.ended_at),
+        "created": moment(view.created_at),
+        "ended": None if view.ended_at is None else moment(view.ended_at),
     }
     console().print(table(("FIELD", "VALUE"), [(name, value) for name, value in fields.items() if value]))
 
@@ -121,8 +103,4 @@ def _of(cap: int | str | None) -> str:
 def _row(view: RunView) -> tuple[str, ...]:
     counts = view.tasks
     numbers = (counts.live, counts.completed, counts.dead, counts.expired, counts.cancelled, view.tokens)
-    return (view.id, view.state.value, *map(str, numbers), money(view.cost_micros), _time(view.created_at))
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return (view.id, view.state.value, *map(str, numbers), money(view.cost_micros), moment(view.created_at))

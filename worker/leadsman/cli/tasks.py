@@ -1,16 +1,14 @@
 """`leadsman tasks`: what became of tasks, and ending them."""
 
-import asyncio
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from leadsman.cli.exits import Exit
-from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, connect
-from leadsman.cli.output import age, as_json, console, print_error, print_json, say, table
+from leadsman.cli.options import BrokerUrl, JsonOutput, Namespace, TokenFile, ask, connect
+from leadsman.cli.output import age, as_json, console, moment, print_error, print_json, say, table
 from leadsman.cli.pipes import until_reader_gone
 from leadsman.client import Client
 from leadsman.client.asynchronous import why_ended
@@ -34,7 +32,7 @@ def get(
     token_file: TokenFile = None,
 ) -> int:
     """Show a task with its attempts and history."""
-    view = asyncio.run(_get(connect(broker_url, namespace, token_file), task_id))
+    view = ask(connect(broker_url, namespace, token_file), lambda client: client.get(task_id))
     return show(view, json_output=json_output)
 
 
@@ -66,9 +64,11 @@ def list_tasks(
     token_file: TokenFile = None,
 ) -> int:
     """List tasks in order of acceptance."""
-    client = connect(broker_url, namespace, token_file)
     wanted = {"capability": capability, "tenant": tenant, "run_id": run_id}
-    found = asyncio.run(_list(client, state, limit, wanted))
+    found = ask(
+        connect(broker_url, namespace, token_file),
+        lambda client: client.tasks(state=state, limit=limit, **wanted),
+    )
     if json_output:
         for view in found:
             print_json(view)
@@ -96,32 +96,26 @@ def cancel(
 
     Exit code 1 when one is not known; the others are cancelled all the same.
     """
-    return asyncio.run(_cancel(connect(broker_url, namespace, token_file), ids, json_output=json_output))
-
-
-async def _list(
-    client: Client, state: TaskState | None, limit: int, wanted: dict[str, str | None]
-) -> list[TaskView]:
-    async with client:
-        return await client.tasks(state=state, limit=limit, **wanted)
+    return ask(
+        connect(broker_url, namespace, token_file), lambda client: _cancel(client, ids, json_output=json_output)
+    )
 
 
 async def _cancel(client: Client, ids: Sequence[str], *, json_output: bool) -> int:
     code = Exit.OK
-    async with client:
-        for task_id in ids:
-            try:
-                view = await client.cancel(task_id)
-            except NotFoundError as error:
-                print_error(str(error), error.code, json_output=json_output)
-                code = Exit.ERROR
-                continue
-            if json_output:
-                print_json(view)
-            elif view.state is TaskState.LEASED:
-                print(f"{view.id} is told to stop")
-            else:
-                print(f"{view.id} is {view.state}")
+    for task_id in ids:
+        try:
+            view = await client.cancel(task_id)
+        except NotFoundError as error:
+            print_error(str(error), error.code, json_output=json_output)
+            code = Exit.ERROR
+            continue
+        if json_output:
+            print_json(view)
+        elif view.state is TaskState.LEASED:
+            print(f"{view.id} is told to stop")
+        else:
+            print(f"{view.id} is {view.state}")
     return code
 
 
@@ -137,11 +131,6 @@ def _row(view: TaskView, now: float) -> tuple[str, ...]:
         f"{spent}/{view.max_attempts}",
         why_ended(view) if view.reason or view.error else "-",
     )
-
-
-async def _get(client: Client, task_id: str) -> TaskView:
-    async with client:
-        return await client.get(task_id)
 
 
 def task_fields(view: TaskView) -> list[tuple[str, str]]:
@@ -164,9 +153,9 @@ def task_fields(view: TaskView) -> list[tuple[str, str]]:
         "attempts": f"{counts.failures + counts.reclaims} of {view.max_attempts} spent",
         "counts": f"{counts.deliveries} deliveries, {counts.failures} failures, {counts.reclaims} reclaims, "
         f"{counts.releases} releases",
-        "accepted": _time(view.accepted_at),
-        "due": None if view.due_at is None else _time(view.due_at),
-        "settled": None if view.settled_at is None else _time(view.settled_at),
+        "accepted": moment(view.accepted_at, "milliseconds"),
+        "due": None if view.due_at is None else moment(view.due_at, "milliseconds"),
+        "settled": None if view.settled_at is None else moment(view.settled_at, "milliseconds"),
         "worker": view.worker,
     }
     return [(name, " ".join(value.split())) for name, value in fields.items() if value]
@@ -176,7 +165,7 @@ def task_history(view: TaskView) -> list[tuple[str, ...]]:
     """Return a task's history: time, event, epoch, worker, detail."""
     return [
         (
-            _time(entry.at),
+            moment(entry.at, "milliseconds"),
             entry.event,
             str(entry.epoch),
             entry.worker or "-",
@@ -184,7 +173,3 @@ def task_history(view: TaskView) -> list[tuple[str, ...]]:
         )
         for entry in view.history
     ]
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
