@@ -1,4 +1,7 @@
 import itertools
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -32,3 +35,18 @@ async def lone_client(broker):
     async with BrokerClient(broker.url) as client:
         await client.configure({"name": "work"})
         yield client
+
+
+@pytest.fixture
+def small_disk(tmp_path, request):
+    """A real file system of so many MiB: `@pytest.mark.parametrize("small_disk", [24], indirect=True)`."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root on Linux")
+    folder = tmp_path / "small-disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={request.param}m", "leadsman-test", folder]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"cannot mount a small file system here: {made.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)

@@ -252,17 +252,7 @@ def test_a_damaged_backup_is_refused(data, tmp_path):
     assert not (tmp_path / "data2" / "leadsman.db").exists()
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    mount = tmp_path / "small"
-    mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", mount], check=True)
-    yield mount
-    subprocess.run(["umount", "--lazy", mount], check=True)
-
-
+@pytest.mark.parametrize("small_disk", [3], indirect=True)
 def test_a_copy_that_does_not_fit_is_refused_before_it_begins(small_disk, tmp_path):
     store = SqliteStore(tmp_path / "data")
     Rig(store=store).submit(20, payload=b"x" * 200_000)
@@ -274,6 +264,7 @@ def test_a_copy_that_does_not_fit_is_refused_before_it_begins(small_disk, tmp_pa
     assert not list(small_disk.iterdir())
 
 
+@pytest.mark.parametrize("small_disk", [3], indirect=True)
 def test_a_backup_beside_the_data_must_leave_the_broker_its_reserve(small_disk):
     store = SqliteStore(small_disk / "data", reserve_bytes=65_536)
     try:

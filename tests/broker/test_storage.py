@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 
 import aiohttp
 import pytest
@@ -11,18 +9,6 @@ import pytest
 from broker_process import BrokerClient, BrokerProcess, eventually_async
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 128 MiB."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        pytest.skip("a small file system needs root on Linux")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "leadsman-test", folder], check=True)
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 async def fill(client):
@@ -37,6 +23,7 @@ async def fill(client):
     raise AssertionError("the broker never refused")
 
 
+@pytest.mark.parametrize("small_disk", [128], indirect=True)
 async def test_a_full_disk_refuses_new_work_finishes_the_old_and_takes_new_work_again(small_disk):
     broker = BrokerProcess(small_disk, args=["--min-free-bytes", str(32 * MIB)])
     with broker:
@@ -66,6 +53,7 @@ async def test_a_full_disk_refuses_new_work_finishes_the_old_and_takes_new_work_
         assert broker.terminate() == 0
 
 
+@pytest.mark.parametrize("small_disk", [128], indirect=True)
 async def test_a_commit_that_fails_ends_the_process_and_loses_nothing_acknowledged(small_disk):
     ballast = small_disk / "ballast"
     broker = BrokerProcess(small_disk, args=["--min-free-bytes", "65536"])

@@ -163,21 +163,6 @@ def test_a_full_store_is_told_apart_and_nothing_that_was_accepted_is_lost(folder
         store.close()
 
 
-@pytest.fixture
-def small_disk(tmp_path, request):
-    """A real file system of so many MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    mount = tmp_path / "small"
-    mount.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={request.param}m", "tmpfs", mount]
-    made = subprocess.run(command, capture_output=True, check=False)
-    if made.returncode != 0:
-        pytest.skip(f"cannot mount a small file system here: {made.stderr.decode().strip()}")
-    yield mount
-    subprocess.run(["umount", "--lazy", mount], check=True)
-
-
 @pytest.mark.parametrize("small_disk", [24], indirect=True)
 def test_a_disk_that_fills_up_refuses_new_work_before_settlements_and_takes_it_again_when_work_is_done(small_disk):
     store = SqliteStore(small_disk / "data", reserve_bytes=4 * 2**20)
