@@ -7,6 +7,7 @@ so that either may be lifted alone.
 from typing import TYPE_CHECKING
 
 from leadsman.wire.workers import CordonOutcome
+from leadsman_broker.core.bars import leases_of, lift, lift_over
 from leadsman_broker.core.commands import Cordon, Uncordon
 from leadsman_broker.core.results import Cordoned
 from leadsman_broker.core.rows import CordonRow
@@ -23,24 +24,16 @@ def cordon(state: "State", command: Cordon) -> list[Cordoned]:
 
 def uncordon(state: "State", command: Uncordon) -> list[bool]:
     """Lift the cordons of an operation, or of any; say of each pod whether there was one to lift."""
-    lifted = []
-    for pod_uid in command.pod_uids:
-        known = state.cordons.get(pod_uid)
-        lifts = known is not None and command.operation in (None, known.operation)
-        lifted.append(lifts)
-        if lifts:
-            _bind(state, pod_uid, None)
-    return lifted
+    return lift(state.cordons, command, lambda pod_uid: _bind(state, pod_uid, None))
 
 
 def lift_expired_cordons(state: "State") -> None:
     """Lift the cordons whose time is over."""
-    for row in [row for row in state.cordons.values() if row.expires_at <= state.now]:
-        _bind(state, row.pod_uid, None)
+    lift_over(state.cordons, state.now, lambda pod_uid: _bind(state, pod_uid, None))
 
 
 def _cordon_one(state: "State", command: Cordon, pod_uid: str) -> Cordoned:
-    leases = sum(len(state.workers[key].leases) for key in state.pods.get(pod_uid, ()))
+    leases = leases_of(state, pod_uid)
     known = state.cordons.get(pod_uid)
     if known is not None and known.operation != command.operation:
         return Cordoned(pod_uid, CordonOutcome.OTHER_OPERATION, leases, known.operation)

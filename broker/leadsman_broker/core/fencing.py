@@ -7,6 +7,7 @@ on no lease can be given to it. A pod that nobody has heard of can be fenced too
 from typing import TYPE_CHECKING
 
 from leadsman.wire.workers import FenceOutcome
+from leadsman_broker.core.bars import leases_of, lift, lift_over
 from leadsman_broker.core.commands import Fence, Unfence
 from leadsman_broker.core.results import Fenced
 from leadsman_broker.core.rows import FenceRow
@@ -23,27 +24,19 @@ def fence(state: "State", command: Fence) -> list[Fenced]:
 
 def unfence(state: "State", command: Unfence) -> list[bool]:
     """Lift the fences of an operation, or of any; say of each pod whether there was one to lift."""
-    lifted = []
-    for pod_uid in command.pod_uids:
-        known = state.fences.get(pod_uid)
-        lifts = known is not None and command.operation in (None, known.operation)
-        lifted.append(lifts)
-        if lifts:
-            _bind(state, pod_uid, None)
-    return lifted
+    return lift(state.fences, command, lambda pod_uid: _bind(state, pod_uid, None))
 
 
 def lift_expired(state: "State") -> None:
     """Lift the fences whose time is over."""
-    for row in [row for row in state.fences.values() if row.expires_at <= state.now]:
-        _bind(state, row.pod_uid, None)
+    lift_over(state.fences, state.now, lambda pod_uid: _bind(state, pod_uid, None))
 
 
 def _fence_one(state: "State", command: Fence, pod_uid: str) -> Fenced:
     known = state.fences.get(pod_uid)
     if known is not None and known.operation != command.operation:
         return Fenced(pod_uid, FenceOutcome.OTHER_OPERATION, 0, known.operation)
-    leases = sum(len(state.workers[key].leases) for key in state.pods.get(pod_uid, ()))
+    leases = leases_of(state, pod_uid)
     if leases:
         return Fenced(pod_uid, FenceOutcome.BUSY, leases)
     _bind(state, pod_uid, FenceRow(pod_uid, command.operation, state.now + command.ttl_seconds))

@@ -171,10 +171,7 @@ class FleetCalls:
     async def unfence(self, exchange: Exchange) -> Response:
         """Lift fences."""
         request = await exchange.read(UnfenceRequest)
-        command = Unfence(tuple(request.pod_uids), request.operation)
-        (outcomes,) = await self._engine.submit([command])
-        lifted = cast("list[bool]", outcomes)
-        log.info("unfence", operation=request.operation, pod_uids=request.pod_uids, lifted=lifted)
+        lifted = await self._lift("unfence", Unfence(tuple(request.pod_uids), request.operation))
         results = [
             UnfenceResult(pod_uid=pod_uid, lifted=each)
             for pod_uid, each in zip(request.pod_uids, lifted, strict=True)
@@ -200,15 +197,18 @@ class FleetCalls:
     async def uncordon(self, exchange: Exchange) -> Response:
         """Lift cordons."""
         request = await exchange.read(UncordonRequest)
-        command = Uncordon(tuple(request.pod_uids), request.operation)
-        (outcomes,) = await self._engine.submit([command])
-        lifted = cast("list[bool]", outcomes)
-        log.info("uncordon", operation=request.operation, pod_uids=request.pod_uids, lifted=lifted)
+        lifted = await self._lift("uncordon", Uncordon(tuple(request.pod_uids), request.operation))
         results = [
             UncordonResult(pod_uid=pod_uid, lifted=each)
             for pod_uid, each in zip(request.pod_uids, lifted, strict=True)
         ]
         return json_response(UncordonReply(epoch=self._engine.feed.epoch, results=results))
+
+    async def _lift(self, what: str, command: Unfence | Uncordon) -> list[bool]:
+        (outcomes,) = await self._engine.submit([command])
+        lifted = cast("list[bool]", outcomes)
+        log.info(what, operation=command.operation, pod_uids=list(command.pod_uids), lifted=lifted)
+        return lifted
 
     async def stream(self, exchange: Exchange) -> None:
         """Send stats as they change until the reader leaves, falls behind, or the broker ends."""
