@@ -16,24 +16,15 @@ from pydantic import BaseModel
 
 from leadsman import App, Context, Dead, RateLimited, Release, Retry, SyncContext
 from leadsman.tracing import current_traceparent
-from worker_process.journal import Gate, Journal
+from worker_process import effects
+from worker_process.controls import LOOK_SECONDS, journal, note, pass_gate
+from worker_process.journal import Gate
 
 if os.environ.get("AGENTS_TRACE"):
     trace.set_tracer_provider(TracerProvider())
 
 app = App()
-journal = Journal(Path(os.environ["AGENTS_JOURNAL"]))
-
-_LOOK_SECONDS = 0.02
-
-
-def note(ctx, event, detail=None):
-    journal.write(event, ctx.task_id, ctx.attempt, detail)
-
-
-async def pass_gate(path):
-    while not Gate(Path(path)).is_open:  # noqa: ASYNC110  a file, not an event of this loop
-        await asyncio.sleep(_LOOK_SECONDS)
+app.include(effects.app)
 
 
 @app.task("echo")
@@ -107,7 +98,7 @@ def gate_sync(ctx: SyncContext):
         if ctx.cancelled:
             note(ctx, "cancelled")
             ctx.raise_if_cancelled()
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)
     return "passed"
 
 
@@ -120,7 +111,7 @@ def gate_stubborn(ctx: SyncContext):
         if ctx.cancelled and not told:
             note(ctx, "told")
             told = True
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)
     note(ctx, "passed")
     return "passed"
 
@@ -150,7 +141,7 @@ def steps_sync(ctx: SyncContext):
             note(ctx, "holding")
             while not Gate(Path(ctx.payload["gate"])).is_open:
                 ctx.raise_if_cancelled()
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(LOOK_SECONDS)
     return {"steps": ctx.payload["steps"]}
 
 
@@ -246,7 +237,7 @@ async def block_until(ctx: Context):
     """Blocks the event loop until its gate opens."""
     note(ctx, "started")
     while not Gate(Path(ctx.payload)).is_open:
-        time.sleep(_LOOK_SECONDS)  # noqa: ASYNC251  the mistake under test
+        time.sleep(LOOK_SECONDS)  # noqa: ASYNC251  the mistake under test
     return "blocked"
 
 
@@ -310,7 +301,7 @@ def isolated_family(ctx: SyncContext):
     note(ctx, "started", [os.getpid(), *family])
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)
 
 
 @app.task("isolated", name="save-on-cancel", isolation="process")
@@ -363,66 +354,6 @@ async def rate_limited(ctx: Context):
     return ctx.attempt
 
 
-def charge(ctx):
-    note(ctx, "charged", ctx.idempotency_key)
-    return {"receipt": ctx.attempt}
-
-
-@app.task("once")
-async def pay_once(ctx: Context):
-    """Pays in two ways at once, then waits at a gate in the first attempt and dies there."""
-
-    async def slowly():
-        await asyncio.sleep(0)
-        return charge(ctx)
-
-    first, same = await asyncio.gather(ctx.once("card", slowly), ctx.once("card", slowly))
-    assert first == same
-    if ctx.attempt == 1:
-        note(ctx, "holding")
-        await pass_gate(ctx.payload)
-    return first
-
-
-@app.task("once", name="sync")
-def pay_once_sync(ctx: SyncContext):
-    receipt = ctx.once("card", lambda: charge(ctx))
-    if ctx.attempt == 1:
-        raise ValueError("after the effect")
-    return receipt
-
-
-@app.task("once", name="isolated", isolation="process")
-async def pay_once_isolated(ctx: Context):
-    receipt = await ctx.once("card", lambda: charge(ctx))
-    if ctx.attempt == 1:
-        os._exit(1)
-    return receipt
-
-
-@app.task("once", name="cancelled")
-async def pay_and_be_cancelled(ctx: Context):
-    """Is told to stop while the record of its effect is under way."""
-    paying = asyncio.ensure_future(ctx.once("card", lambda: charge(ctx)))
-    if ctx.attempt > 1 or len(journal.entries("charged", ctx.task_id)):
-        return await paying
-    while not journal.entries("charged", ctx.task_id):  # noqa: ASYNC110  a file, not an event of this loop
-        await asyncio.sleep(0)
-    paying.cancel()
-    raise Release("stopped in the middle")
-
-
-@app.task("once", name="bad")
-async def keep_too_much(ctx: Context):
-    said = []
-    for key, value in (("a key", 1), ("big", "x" * 20_000), ("object", object())):
-        try:
-            await ctx.once(key, lambda value=value: value)
-        except ValueError as error:
-            said.append(str(error))
-    return said
-
-
 @app.task("gated", name="steady")
 async def steady(ctx: Context):
     for _ in range(30):
@@ -450,42 +381,6 @@ async def blocked(ctx: Context):
     note(ctx, "started")
     time.sleep(ctx.payload)  # noqa: ASYNC251  the mistake under test
     return "blocked"
-
-
-def take_effect(ctx):
-    """Enter the task into a sink that keeps one entry a key; the journal counts how often this ran."""
-    note(ctx, "effect", ctx.delivery)
-    (Path(os.environ["AGENTS_SINK"]) / ctx.idempotency_key).touch()
-    return ctx.delivery
-
-
-@app.task("chaos")
-async def chaos(ctx: Context):
-    note(ctx, "ran", ctx.delivery)
-    await asyncio.sleep(ctx.payload)
-    first = await ctx.once("effect", lambda: take_effect(ctx))
-    note(ctx, "recorded", ctx.delivery)
-    await asyncio.sleep(ctx.payload)
-    return {"delivery": ctx.delivery, "effect": first}
-
-
-@app.task("chaos", name="sync")
-def chaos_sync(ctx: SyncContext):
-    note(ctx, "ran", ctx.delivery)
-    time.sleep(ctx.payload)
-    first = ctx.once("effect", lambda: take_effect(ctx))
-    note(ctx, "recorded", ctx.delivery)
-    time.sleep(ctx.payload)
-    return {"delivery": ctx.delivery, "effect": first}
-
-
-@app.task("chaos", name="isolated", isolation="process")
-async def chaos_isolated(ctx: Context):
-    note(ctx, "ran", ctx.delivery)
-    await asyncio.sleep(ctx.payload)
-    first = await ctx.once("effect", lambda: take_effect(ctx))
-    note(ctx, "recorded", ctx.delivery)
-    return {"delivery": ctx.delivery, "effect": first}
 
 
 @app.task("spans")
@@ -527,18 +422,3 @@ async def last_link(ctx: Context):
 async def too_many_links(ctx: Context):
     for _ in range(101):
         ctx.follow_up("chain", name="last")
-
-
-@app.task("once", name="late")
-async def pay_late(ctx: Context):
-    note(ctx, "started")
-    await pass_gate(ctx.payload)
-    return await ctx.once("card", lambda: charge(ctx))
-
-
-@app.task("once", name="late-sync")
-def pay_late_sync(ctx: SyncContext):
-    note(ctx, "started")
-    while not Gate(Path(ctx.payload)).is_open:
-        time.sleep(_LOOK_SECONDS)
-    return ctx.once("card", lambda: charge(ctx))
