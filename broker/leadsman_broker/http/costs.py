@@ -2,19 +2,17 @@
 
 from leadsman.wire.costs import BudgetLevel, BudgetView, CostBy, CostLine, CostReport
 from leadsman.wire.problems import ProblemCode
-from leadsman_broker.auth import Role
 from leadsman_broker.core.accounts import Account, Budget
 from leadsman_broker.engine import Engine
 from leadsman_broker.http.exchange import Exchange, Response, bad_query, json_response
 from leadsman_broker.http.problems import ProblemError
-from leadsman_broker.http.routing import Parameter, Route
+from leadsman_broker.http.routing import CAPABILITY, READERS, Parameter, Route
 from leadsman_broker.store import cost
 
 ITEMS = 100
 MAX_ITEMS = 1000
 DEFAULT_SECONDS = 86_400.0
 MAX_SECONDS = 31_536_000.0
-_READERS = frozenset({Role.PRODUCER, Role.WORKER, Role.OPERATOR})
 
 
 class CostCalls:
@@ -30,7 +28,7 @@ class CostCalls:
                 "GET",
                 "/v1/namespaces/{namespace}/cost",
                 self.cost,
-                _READERS,
+                READERS,
                 "Add up what attempts used",
                 reply=CostReport,
                 parameters=(
@@ -56,9 +54,9 @@ class CostCalls:
             ),
             Route(
                 "GET",
-                "/v1/namespaces/{namespace}/capabilities/{name}/budget",
+                CAPABILITY + "/budget",
                 self.budget,
-                _READERS,
+                READERS,
                 "Read what the budget of a queue has used in its present window",
                 reply=BudgetView,
                 statuses=(404,),

@@ -17,7 +17,6 @@ from leadsman.wire.dead_letters import (
 )
 from leadsman.wire.problems import ProblemCode
 from leadsman.wire.tasks import TaskList
-from leadsman_broker.auth import Role
 from leadsman_broker.core.commands import Purge, Redrive
 from leadsman_broker.core.results import Purged, Redriven
 from leadsman_broker.engine import Engine
@@ -25,12 +24,9 @@ from leadsman_broker.http import views
 from leadsman_broker.http.exchange import Exchange, Response, json_response
 from leadsman_broker.http.paging import PAGING, bounds, task_page
 from leadsman_broker.http.problems import ProblemError, invalid_request
-from leadsman_broker.http.routing import Parameter, Route
+from leadsman_broker.http.routing import CAPABILITY, KEEPERS, READERS, Parameter, Route
 from leadsman_broker.store.dead import DeadQuery
 
-_CAPABILITY = "/v1/namespaces/{namespace}/capabilities/{name}"
-_READERS = frozenset({Role.PRODUCER, Role.WORKER, Role.OPERATOR})
-_MAY = frozenset({Role.PRODUCER, Role.OPERATOR})
 _SHOWN_GROUPS = 100
 """Error types are the workers' words: there may be any number of them."""
 _FILTER = (
@@ -58,27 +54,27 @@ class DeadLetterCalls:
         return [
             Route(
                 "GET",
-                _CAPABILITY + "/dead",
+                CAPABILITY + "/dead",
                 self.dead,
-                _READERS,
+                READERS,
                 "List the dead-letter queue in order of acceptance",
                 reply=TaskList,
                 parameters=(*_FILTER, *PAGING),
             ),
             Route(
                 "GET",
-                _CAPABILITY + "/dead/groups",
+                CAPABILITY + "/dead/groups",
                 self.groups,
-                _READERS,
+                READERS,
                 "Count the dead-letter queue by reason and error",
                 reply=DeadGroups,
                 parameters=_FILTER,
             ),
             Route(
                 "POST",
-                _CAPABILITY + "/redrive",
+                CAPABILITY + "/redrive",
                 self.redrive,
-                _MAY,
+                KEEPERS,
                 "Put dead tasks back in their queue",
                 RedriveRequest,
                 RedriveReply,
@@ -86,9 +82,9 @@ class DeadLetterCalls:
             ),
             Route(
                 "POST",
-                _CAPABILITY + "/purge",
+                CAPABILITY + "/purge",
                 self.purge,
-                _MAY,
+                KEEPERS,
                 "Remove dead tasks for good",
                 PurgeRequest,
                 PurgeReply,

@@ -25,11 +25,10 @@ from leadsman_broker.core.results import Configured, Cordoned, Fenced
 from leadsman_broker.engine import Engine, Event, Subscription
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import Exchange, Response, json_response
-from leadsman_broker.http.routing import Route
+from leadsman_broker.http.routing import READERS, Route
 
 _CAPABILITIES = "/v1/namespaces/{namespace}/capabilities"
 _OPERATORS = frozenset({Role.OPERATOR})
-_READERS = frozenset({Role.PRODUCER, Role.WORKER, Role.OPERATOR})
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -62,7 +61,7 @@ class FleetCalls:
                 "GET",
                 _CAPABILITIES,
                 self.capabilities,
-                _READERS,
+                READERS,
                 "Read the capabilities of a namespace",
                 reply=CapabilitiesView,
             ),
@@ -71,7 +70,7 @@ class FleetCalls:
                 "GET",
                 "/v1/namespaces/{namespace}/stats",
                 self.namespace_stats,
-                _READERS,
+                READERS,
                 "Read the stats of a namespace",
                 reply=StatsSnapshot,
             ),

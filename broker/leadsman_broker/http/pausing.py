@@ -6,17 +6,13 @@ import structlog
 
 from leadsman.wire.capabilities import PauseReply, PauseRequest
 from leadsman.wire.problems import ProblemCode
-from leadsman_broker.auth import Role
 from leadsman_broker.core.commands import Pause, Resume
 from leadsman_broker.core.results import Paused
 from leadsman_broker.engine import Engine
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import Exchange, Response, json_response
 from leadsman_broker.http.problems import ProblemError
-from leadsman_broker.http.routing import Route
-
-_CAPABILITY = "/v1/namespaces/{namespace}/capabilities/{name}"
-_MAY = frozenset({Role.PRODUCER, Role.OPERATOR})
+from leadsman_broker.http.routing import CAPABILITY, KEEPERS, Route
 
 log = structlog.get_logger()
 
@@ -32,9 +28,9 @@ class PauseCalls:
         return [
             Route(
                 "POST",
-                _CAPABILITY + "/pause",
+                CAPABILITY + "/pause",
                 self.pause,
-                _MAY,
+                KEEPERS,
                 "Lease nothing of a capability until it is resumed",
                 PauseRequest,
                 PauseReply,
@@ -42,9 +38,9 @@ class PauseCalls:
             ),
             Route(
                 "POST",
-                _CAPABILITY + "/resume",
+                CAPABILITY + "/resume",
                 self.resume,
-                _MAY,
+                KEEPERS,
                 "Lease a paused capability again",
                 reply=PauseReply,
                 statuses=(404,),

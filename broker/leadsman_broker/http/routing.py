@@ -23,6 +23,14 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FORMS = {"namespace": _NAME, "name": _NAME, "id": _ID}
 
+PRODUCERS = frozenset({Role.PRODUCER})
+KEEPERS = frozenset({Role.PRODUCER, Role.OPERATOR})
+"""Who looks after a queue: pauses it, and deals with its dead."""
+READERS = frozenset({Role.PRODUCER, Role.WORKER, Role.OPERATOR})
+
+CAPABILITY = "/v1/namespaces/{namespace}/capabilities/{name}"
+"""The path of one queue."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:

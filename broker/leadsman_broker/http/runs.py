@@ -4,7 +4,6 @@ from typing import cast
 
 from leadsman.wire.problems import ProblemCode
 from leadsman.wire.runs import RunCaps, RunCounts, RunList, RunState, RunView
-from leadsman_broker.auth import Role
 from leadsman_broker.core.commands import CancelRun, PutRun
 from leadsman_broker.core.results import RunPut
 from leadsman_broker.core.rows import Caps, RunRow
@@ -12,12 +11,10 @@ from leadsman_broker.engine import Engine
 from leadsman_broker.http.exchange import Exchange, Response, bad_query, json_response
 from leadsman_broker.http.paging import MAX_PAGE, PAGE
 from leadsman_broker.http.problems import ProblemError
-from leadsman_broker.http.routing import Parameter, Route
+from leadsman_broker.http.routing import PRODUCERS, READERS, Parameter, Route
 from leadsman_broker.store.interface import RunQuery
 
 _RUNS = "/v1/namespaces/{namespace}/runs"
-_READERS = frozenset({Role.PRODUCER, Role.WORKER, Role.OPERATOR})
-_PRODUCERS = frozenset({Role.PRODUCER})
 
 
 class RunCalls:
@@ -33,7 +30,7 @@ class RunCalls:
                 "GET",
                 _RUNS,
                 self.list,
-                _READERS,
+                READERS,
                 "List runs, the newest first",
                 reply=RunList,
                 parameters=(
@@ -44,12 +41,12 @@ class RunCalls:
                     Parameter("cursor", "`next_cursor` of the page before", {"type": "string"}),
                 ),
             ),
-            Route("GET", _RUNS + "/{id}", self.get, _READERS, "Read a run", reply=RunView, statuses=(404,)),
+            Route("GET", _RUNS + "/{id}", self.get, READERS, "Read a run", reply=RunView, statuses=(404,)),
             Route(
                 "PUT",
                 _RUNS + "/{id}",
                 self.put,
-                _PRODUCERS,
+                PRODUCERS,
                 "Create a run before its first task, or give a running one other caps",
                 RunCaps,
                 RunView,
@@ -59,7 +56,7 @@ class RunCalls:
                 "POST",
                 _RUNS + "/{id}/cancel",
                 self.cancel,
-                _PRODUCERS,
+                PRODUCERS,
                 "Cancel a run and all its tasks: queued ones at once, leased ones at their next heartbeat",
                 reply=RunView,
                 statuses=(404,),

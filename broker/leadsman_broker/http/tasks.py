@@ -17,7 +17,6 @@ from leadsman.wire.tasks import (
     TaskSubmit,
     TaskView,
 )
-from leadsman_broker.auth import Role
 from leadsman_broker.core.commands import Cancel, Enqueue, NewTask
 from leadsman_broker.core.fingerprint import fingerprint
 from leadsman_broker.core.results import Cancelled, Refused, Saturated, SubmitOutcome
@@ -27,13 +26,11 @@ from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, bad_query, json_response
 from leadsman_broker.http.paging import PAGING, bounds, task_page
 from leadsman_broker.http.problems import ProblemError
-from leadsman_broker.http.routing import Parameter, Route
+from leadsman_broker.http.routing import PRODUCERS, READERS, Parameter, Route
 from leadsman_broker.store.interface import TaskQuery
 
 _FINAL = frozenset({TaskState.COMPLETED, TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED, TaskState.SHED})
 _TASKS = "/v1/namespaces/{namespace}/tasks"
-_READERS = frozenset({Role.PRODUCER, Role.WORKER, Role.OPERATOR})
-_PRODUCERS = frozenset({Role.PRODUCER})
 
 
 class TaskCalls:
@@ -49,7 +46,7 @@ class TaskCalls:
                 "POST",
                 _TASKS,
                 self.submit,
-                _PRODUCERS,
+                PRODUCERS,
                 "Enqueue a batch of tasks",
                 SubmitRequest,
                 SubmitReply,
@@ -59,7 +56,7 @@ class TaskCalls:
                 "GET",
                 _TASKS,
                 self.list,
-                _READERS,
+                READERS,
                 "List tasks in order of acceptance",
                 reply=TaskList,
                 parameters=(
@@ -74,7 +71,7 @@ class TaskCalls:
                 "GET",
                 _TASKS + "/{id}",
                 self.get,
-                _READERS,
+                READERS,
                 "Read a task, waiting for its end if asked to",
                 reply=TaskView,
                 parameters=(
@@ -91,7 +88,7 @@ class TaskCalls:
                 "GET",
                 _TASKS + "/{id}/explain",
                 self.explain,
-                _READERS,
+                READERS,
                 "Say where a task stands, what holds it back and what would change that",
                 reply=TaskExplanation,
                 statuses=(404,),
@@ -100,7 +97,7 @@ class TaskCalls:
                 "POST",
                 _TASKS + "/{id}/cancel",
                 self.cancel,
-                _PRODUCERS,
+                PRODUCERS,
                 "Cancel a task: at once while queued, else when its attempt ends",
                 reply=TaskView,
                 statuses=(404,),
