@@ -44,7 +44,7 @@ def test_a_handler_runs_in_a_process_of_its_own(worker, client):
     ]
     assert len({one["pid"] for one in results} | {worker.pid}) == 4
     said = worker.records("said in a process of its own")
-    assert {one["task"] for one in said} == set(tasks[1:]) and len(said) == 2  # in either order
+    assert sorted(one["task"] for one in said) == sorted(tasks[1:])  # they ran at once
     assert said[0] | {"attempt": 1, "capability": "isolated", "tenant": "acme"} == said[0]
 
 

@@ -3,6 +3,9 @@
 A tier is a make target, so that each can be run alone. One that fails does not stop the next: a person wants the
 whole picture of a run that took many minutes. A tier that the machine cannot run (no root, no Go) skips its tests
 with the reason; that is reported, and is a failure where every tier is demanded (`--require-all`, as CI does).
+
+Two lanes run beside each other: the tiers of one keep the processors busy, those of the other mostly wait, for a
+controller, a probe, an idle window. What a tier prints is shown when it ends, so that two do not mix.
 """
 
 import argparse
@@ -10,26 +13,22 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).resolve().parents[2]
 
-TIERS = (
-    "lint",
-    "crds-check",
-    "test-unit",
-    "test-broker",
-    "test-sdk",
-    "test-operator",
-    "test-local",
-    "test-cluster",
-    "test-control-plane",
-    "test-chart",
-    "test-e2e",
+LANES = (
+    ("lint", "crds-check", "test-unit", "test-broker", "test-sdk", "test-operator", "test-local"),
+    ("test-cluster", "test-control-plane", "test-chart", "test-e2e"),
 )
+
+_printing = threading.Lock()
 
 
 @dataclass
@@ -39,26 +38,52 @@ class Outcome:
     tier: str
     exit_code: int
     seconds: float
+    cpu_seconds: float = 0.0
+    """Of the tier's processes that ended with it; a test cluster's servers are not among them."""
     passed: int = 0
     failed: int = 0
     skipped: int = 0
     reasons: set[str] = field(default_factory=set)
 
 
-def run_tier(tier: str, report: Path) -> Outcome:
-    """Run one make target; its pytest, if it has one, leaves a JUnit report at `report`."""
-    print(f"\n=== {tier}", flush=True)
+def run_tier(tier: str, folder: Path) -> Outcome:
+    """Run one make target and show what it printed; a JUnit report of its pytest goes to `folder`."""
+    report = folder / f"{tier}.xml"
+    printed = folder / f"{tier}.log"
+    tell(f"... {tier} runs")
     started = time.monotonic()
     env = os.environ | {"LEADSMAN_JUNIT": str(report), "LEADSMAN_TIER_RUN": "1"}
-    code = subprocess.run(["make", "--no-print-directory", tier], cwd=ROOT, env=env, check=False).returncode
-    outcome = Outcome(tier, code, time.monotonic() - started)
+    with printed.open("wb") as log:
+        process = subprocess.Popen(
+            ["make", "--no-print-directory", tier], cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT
+        )
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    outcome = Outcome(tier, process.returncode, time.monotonic() - started, used.ru_utime + used.ru_stime)
     if report.exists():
         read_report(report, outcome)
-    elif code == 0:
+    elif outcome.exit_code == 0:
         outcome.passed = 1
     else:
         outcome.failed = 1
+    tell(f"\n=== {tier}\n{printed.read_text(errors='replace')}")
     return outcome
+
+
+def tell(text: str) -> None:
+    """Print from one thread at a time."""
+    with _printing:
+        print(text, flush=True)
+
+
+def run_lanes(lanes: Sequence[Sequence[str]], folder: Path) -> list[Outcome]:
+    """Run each lane's tiers in order, the lanes beside each other."""
+
+    def run_lane(lane: Sequence[str]) -> list[Outcome]:
+        return [run_tier(tier, folder) for tier in lane]
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        return [outcome for outcomes in pool.map(run_lane, lanes) for outcome in outcomes]
 
 
 def read_report(report: Path, outcome: Outcome) -> None:
@@ -81,7 +106,7 @@ def summarise(outcomes: list[Outcome], *, require_all: bool) -> int:
         verdict = "FAILED" if outcome.exit_code else "skipped" if not outcome.passed else "ok"
         print(
             f"{outcome.tier:22} {verdict:8} {outcome.passed:5} passed {outcome.failed:3} failed "
-            f"{outcome.skipped:3} skipped {outcome.seconds:7.1f} s"
+            f"{outcome.skipped:3} skipped {outcome.seconds:7.1f} s {outcome.cpu_seconds:7.1f} s of CPU"
         )
     skipped = [outcome for outcome in outcomes if outcome.skipped]
     for outcome in skipped:
@@ -100,12 +125,15 @@ def summarise(outcomes: list[Outcome], *, require_all: bool) -> int:
 def main() -> int:
     """Parse the arguments and run the tiers."""
     parser = argparse.ArgumentParser(prog="tiers", description=__doc__)
-    parser.add_argument("tiers", nargs="*", default=list(TIERS), help="the tiers to run, in this order")
+    parser.add_argument("tiers", nargs="*", help="the tiers to run, one after the other; without any, all of them")
     parser.add_argument("--require-all", action="store_true", help="a skipped test is a failure")
     arguments = parser.parse_args()
     require_all = arguments.require_all or bool(os.environ.get("LEADSMAN_REQUIRE_ALL_TIERS"))
     with tempfile.TemporaryDirectory(prefix="leadsman-tiers-") as folder:
-        outcomes = [run_tier(tier, Path(folder) / f"{tier}.xml") for tier in arguments.tiers]
+        began = time.monotonic()
+        outcomes = run_lanes([arguments.tiers] if arguments.tiers else LANES, Path(folder))
+        lasted = time.monotonic() - began
+    print(f"\n=== {lasted:.0f} s in all")
     return summarise(outcomes, require_all=require_all)
 
 

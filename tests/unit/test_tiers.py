@@ -2,7 +2,7 @@
 
 import pytest
 
-from tiers.__main__ import Outcome, read_report, summarise
+from tiers.__main__ import Outcome, read_report, run_lanes, summarise
 
 REPORT = """<testsuites><testsuite>
 <testcase name="passes"/>
@@ -38,3 +38,17 @@ def test_a_tier_that_ends_badly_without_a_failed_test_still_fails(capsys):
     ended = Outcome("lint", 2, 1.0)
     assert summarise([ended], require_all=False) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_what_tiers_print_beside_each_other_does_not_mix(capsys, tmp_path):
+    outcomes = run_lanes([["help", "no-such-tier"], ["lanes-help"]], tmp_path)
+    assert [(one.tier, one.exit_code, one.passed, one.failed) for one in outcomes] == [
+        ("help", 0, 1, 0),
+        ("no-such-tier", 2, 0, 1),
+        ("lanes-help", 2, 0, 1),
+    ]
+    shown = capsys.readouterr().out
+    _, _, after = shown.partition("\n=== help\n")
+    printed, _, _ = after.partition("\n\n")
+    assert printed.splitlines() == (tmp_path / "help.log").read_text().splitlines()
+    assert "No rule to make target 'no-such-tier'" in shown
