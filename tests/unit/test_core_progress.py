@@ -1,9 +1,10 @@
 """Progress is not liveness: a lease is renewed only while its attempt shows that it gets on."""
 
-from core_rig import CAPABILITY, Rig
+from core_rig import CAPABILITY, NAMESPACE, Rig
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.leases import LeaseStatus
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import commands as c
 
 
 def gated(**fields):
@@ -32,6 +33,18 @@ def test_a_hung_handler_does_not_hold_its_task_for_ever():
     assert rig.events(task.id) == ["no_progress", "reclaimed"]
     assert rig.stats().no_progress_total == 1
     assert rig.core.totals(("agents", CAPABILITY)).no_progress == 1
+
+
+def test_a_cancelled_task_that_hangs_is_told_of_the_cancel_and_is_still_not_renewed():
+    rig = gated()
+    task = rig.submit()
+    granted = rig.lease_one()
+    beat_for(rig, granted, 90)
+    rig.do(c.Cancel(NAMESPACE, task.id))
+    assert set(beat_for(rig, granted, 20)) == {LeaseStatus.CANCELLED}
+    rig.wait(30)
+    assert rig.record(task.id).ended.state is TaskState.CANCELLED
+    assert rig.events(task.id) == ["cancel_requested", "no_progress", "reclaimed", "cancelled"]
 
 
 def test_a_handler_that_says_the_same_for_ever_is_no_better():

@@ -45,12 +45,14 @@ def _beat(state: "State", worker: WorkerRow, beat: Beat, held: set[int]) -> Beat
     if beat.checkpoint is not None:
         save_checkpoint(state, row, beat.checkpoint)
     _note_progress(state, row.lease, beat)
-    status = LeaseStatus.CANCELLED if row.cancel else LeaseStatus.OK
+    status = LeaseStatus.OK
     if _shows_progress(state, row, row.lease):
         renew(state, row, row.lease)
     else:
         status = LeaseStatus.NO_PROGRESS
         _refuse(state, row, row.lease, worker)
+    if row.cancel:  # the one word after which nobody wants the work: said first, renewed or not
+        status = LeaseStatus.CANCELLED
     return BeatOutcome(beat.token, status, row.lease.expires_at)
 
 
