@@ -100,6 +100,30 @@ def test_work_in_an_older_file_goes_on(frozen, tmp_path):
         store.close()
 
 
+def file_of(version, path):
+    """A file as an older program made it."""
+    path.mkdir(parents=True, exist_ok=True)
+    db = apsw.Connection(str(path / "leadsman.db"))
+    migrate(db, MIGRATIONS[:version])
+    return db
+
+
+def test_tasks_redriven_before_it_was_kept_when_have_the_time_from_their_history(tmp_path):
+    before = file_of(11, tmp_path)
+    before.execute("INSERT INTO redriven (seq, operation) VALUES (1, 'fix'), (2, 'fix')")
+    entry = "INSERT INTO history (seq, number, at, event, epoch) VALUES (?, ?, ?, ?, 1)"
+    for seq, number, at, event in ((1, 1, 50.0, "redriven"), (1, 2, 70.0, "redriven"), (3, 1, 60.0, "redriven")):
+        before.execute(entry, (seq, number, at, event))
+    before.execute(entry, (4, 1, 80.0, "failed"))
+    before.close()
+    SqliteStore(tmp_path).close()
+
+    after = apsw.Connection(str(tmp_path / "leadsman.db"))
+    rows = after.execute("SELECT seq, operation, at FROM redriven ORDER BY seq").fetchall()
+    after.close()
+    assert rows == [(1, "fix", 70.0), (2, "fix", 0.0), (3, "", 60.0)]
+
+
 def test_the_next_version_adds_its_step_and_the_present_one_then_refuses_the_file(tmp_path, monkeypatch):
     store = SqliteStore(tmp_path)
     write_story(store)

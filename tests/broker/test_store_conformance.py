@@ -21,6 +21,7 @@ from leadsman_broker.core.rows import (
     Needs,
     OnceRow,
     PauseRow,
+    RedriveRow,
     TotalsRow,
 )
 from leadsman_broker.core.usage import Estimate
@@ -401,9 +402,9 @@ def test_which_redrive_brought_a_task_back_is_kept_counted_and_goes_with_the_tas
     third = rig.row(ids[2]).seq
     store = reopen()
     assert (store.redriven_by("one", 0), store.redriven_by("one", third), store.redriven_by("two", 0)) == (5, 2, 1)
-    assert store.read(Needs(redriven={*ids, "nonsense"})).redriven == dict.fromkeys(ids[:5], "one") | {
-        ids[5]: "two"
-    }
+    one, two = (RedriveRow(name, rig.now) for name in ("one", "two"))
+    known = store.read(Needs(redriven={*ids, "nonsense"})).redriven
+    assert known == dict.fromkeys(ids[:5], one) | {ids[5]: two}
     rig.store = store
     assert len(rig.lease("w9", slots=9)) == 6
     rig.wait(31)  # all lost, and dead again

@@ -232,6 +232,22 @@ def test_the_ttl_of_a_redriven_task_starts_anew():
     assert rig.record(task.id).ended.state is TaskState.EXPIRED
 
 
+def test_the_ttl_of_a_task_that_is_redriven_again_and_again_never_grows():
+    rig = Rig()
+    task = bury(rig, ttl_seconds=60)
+    for operation in ("", "fix", ""):
+        rig.wait(1000)
+        redrive(rig, task.id, operation=operation)
+        rig.restart(1.0)
+        bury(rig, task)
+    rig.wait(1000)
+    redrive(rig, task.id)
+    rig.wait(59)
+    assert rig.row(task.id) is not None
+    rig.wait(1)
+    assert rig.record(task.id).ended.state is TaskState.EXPIRED
+
+
 def test_the_token_of_before_the_redrive_is_worth_nothing_after_a_new_delivery():
     rig = Rig()
     task = rig.submit()

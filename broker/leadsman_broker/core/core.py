@@ -139,7 +139,7 @@ class Core:
                         needs.ended.add(command.task_id)
                 case c.Redrive() | c.Purge():
                     needs.ended.update(task_id for task_id in command.task_ids if not self._is_live(task_id))
-                    if isinstance(command, c.Redrive) and command.operation:
+                    if isinstance(command, c.Redrive):
                         needs.redriven.update(command.task_ids)
                 case c.Sweep():
                     needs.purge_before = max(needs.purge_before, command.before)

@@ -9,7 +9,7 @@ from leadsman_broker.core.commands import Purge, Redrive
 from leadsman_broker.core.ids import seq_of
 from leadsman_broker.core.placement import forget_queue, put_back, watch_expiry
 from leadsman_broker.core.results import SATURATED, Purged, Redriven
-from leadsman_broker.core.rows import EndedRow, PurgedRow
+from leadsman_broker.core.rows import EndedRow, PurgedRow, RedriveRow
 from leadsman_broker.core.tasks import task_from
 
 if TYPE_CHECKING:
@@ -58,9 +58,8 @@ def _one(state: "State", command: Redrive, task_id: str) -> Redriven:
             task_id, redriven=False, code="saturated", reason=SATURATED, retry_after_s=refusal.retry_after_s
         )
     _revive(state, queue, ended)
-    if command.operation:
-        state.loaded.redriven[task_id] = command.operation
-        state.out.redriven[ended.live.seq] = command.operation
+    how = RedriveRow(command.operation, state.now)
+    state.loaded.redriven[task_id] = state.out.redriven[ended.live.seq] = how
     return Redriven(task_id, redriven=True)
 
 
@@ -98,7 +97,8 @@ def _purge_one(state: "State", command: Purge, task_id: str) -> Purged:
 
 def _did(state: "State", command: Redrive, task_id: str) -> bool:
     """Say whether this redrive brought the task back before: a repeated call gets the answer of the first."""
-    return bool(command.operation) and state.loaded.redriven.get(task_id) == command.operation
+    last = state.loaded.redriven.get(task_id)
+    return last is not None and bool(command.operation) and last.operation == command.operation
 
 
 def _revive(state: "State", queue: "Queue", ended: EndedRow) -> None:
@@ -106,8 +106,9 @@ def _revive(state: "State", queue: "Queue", ended: EndedRow) -> None:
     row.failures = row.reclaims = row.releases = row.poison = 0
     row.suspect = row.cancel = False
     row.due_at = state.now
-    if row.expires_at is not None:
-        row.expires_at += state.now - row.accepted_at  # its ttl starts anew, or it would expire at once
+    if row.expires_at is not None:  # its ttl starts anew, or it would expire at once
+        last = state.loaded.redriven.get(row.id)
+        row.expires_at += state.now - (last.at if last is not None else row.accepted_at)
         watch_expiry(state, row)
     state.tasks[row.seq] = row
     del state.loaded.ended[row.id]

@@ -18,6 +18,7 @@ from leadsman_broker.core.rows import (
     PauseRow,
     PurgedRow,
     QueueKey,
+    RedriveRow,
     RunKey,
 )
 from leadsman_broker.core.run import Run
@@ -59,7 +60,7 @@ class Outbox:
         self.revived: list[TaskRow] = []
         self.checkpoints: dict[int, bytes] = {}
         self.once: list[OnceRow] = []
-        self.redriven: dict[int, str] = {}
+        self.redriven: dict[int, RedriveRow] = {}
         self.history: list[HistoryRow] = []
         self.ended: dict[int, Ending] = {}
         self.purged: list[PurgedRow] = []

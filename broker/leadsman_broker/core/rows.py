@@ -146,6 +146,15 @@ class OnceRow(NamedTuple):
     value: bytes
 
 
+class RedriveRow(NamedTuple):
+    """How a task was brought back last."""
+
+    operation: str
+    """The name of the redrive; "" when it had none."""
+    at: float
+    """Its ttl runs from then on."""
+
+
 class KeyRow(NamedTuple):
     """What an idempotency key stands for. `state` and `ended_at` are None while its task lives."""
 
@@ -338,7 +347,7 @@ class Needs:
     once: set[str] = field(default_factory=set)
     """Ids of tasks whose `once` values are wanted, live or not: one may be redriven in the same step."""
     redriven: set[str] = field(default_factory=set)
-    """Ids of tasks of which it is wanted which redrive brought them back last."""
+    """Ids of tasks of which it is wanted how they were brought back last."""
     purge_before: float = 0.0
     purge_limit: int = 0
     """How many rows with `purge_at` up to `purge_before` to load, the earliest first; so of the ledger."""
@@ -363,8 +372,8 @@ class Loaded:
     ended: dict[str, EndedRow] = field(default_factory=dict)
     once: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """Task id -> key -> value; absent when the task has none."""
-    redriven: dict[str, str] = field(default_factory=dict)
-    """Task id -> name of the redrive that brought it back last."""
+    redriven: dict[str, RedriveRow] = field(default_factory=dict)
+    """By task id; absent when the task was never brought back."""
     purge: list[PurgedRow] = field(default_factory=list)
     ledger: dict[AttemptKey, LedgerRow] = field(default_factory=dict)
     ledger_purge: list[AttemptKey] = field(default_factory=list)
@@ -388,8 +397,8 @@ class Changes:
     """seq -> last checkpoint."""
     once: list[OnceRow] = field(default_factory=list)
     """New keys only."""
-    redriven: dict[int, str] = field(default_factory=dict)
-    """seq -> name of the redrive that brought it back."""
+    redriven: dict[int, RedriveRow] = field(default_factory=dict)
+    """By seq."""
     history: list[HistoryRow] = field(default_factory=list)
     ended: list[Ending] = field(default_factory=list)
     purged: list[PurgedRow] = field(default_factory=list)

@@ -30,6 +30,7 @@ from leadsman_broker.core.rows import (
     PauseRow,
     PurgedRow,
     QueueKey,
+    RedriveRow,
     RunKey,
     RunRow,
     Stored,
@@ -65,7 +66,7 @@ class MemoryTables:
         self.payloads: dict[int, bytes] = {}
         self.checkpoints: dict[int, bytes] = {}
         self.once: dict[int, dict[str, bytes]] = {}
-        self.redriven: dict[int, str] = {}
+        self.redriven: dict[int, RedriveRow] = {}
         self.history: dict[int, deque[HistoryRow]] = {}
         self.ended: dict[int, Ending] = {}
         self.purges: list[tuple[float, int]] = []
@@ -139,9 +140,9 @@ class MemoryStore:
             if values := tables.once.get(seq_of(task_id) or 0):
                 loaded.once[task_id] = dict(values)
         for task_id in needs.redriven:
-            operation = tables.redriven.get(seq_of(task_id) or 0)
-            if operation is not None:
-                loaded.redriven[task_id] = operation
+            redrive = tables.redriven.get(seq_of(task_id) or 0)
+            if redrive is not None:
+                loaded.redriven[task_id] = redrive
         if needs.purge_limit:
             due = bisect_right(tables.purges, needs.purge_before, key=lambda entry: entry[0])
             for _, seq in tables.purges[: min(due, needs.purge_limit)]:
@@ -221,7 +222,7 @@ class MemoryStore:
 
     def redriven_by(self, operation: str, after: int) -> int:
         """Count the tasks that a redrive of this name brought back last."""
-        return sum(seq > after and name == operation for seq, name in self._tables.redriven.items())
+        return sum(seq > after and row.operation == operation for seq, row in self._tables.redriven.items())
 
     def _dead(self, query: DeadQuery, now: float, after: int) -> Iterator[Ending]:
         tables = self._tables

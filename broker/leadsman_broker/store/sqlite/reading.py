@@ -18,6 +18,7 @@ from leadsman_broker.core.rows import (
     Needs,
     PauseRow,
     PurgedRow,
+    RedriveRow,
     Stored,
     TotalsRow,
 )
@@ -91,7 +92,7 @@ class Reader:
         if needs.redriven:
             by_seq = {seq_of(task_id): task_id for task_id in needs.redriven}
             rows = self._many("read_redriven", _seqs(needs.redriven))
-            loaded.redriven = {by_seq[seq]: operation for seq, operation in rows}
+            loaded.redriven = {by_seq[seq]: RedriveRow(operation, at) for seq, operation, at in rows}
         if needs.purge_limit:
             due = self._db.execute(SQL["read_purge"], (needs.purge_before, needs.purge_limit))
             loaded.purge = [

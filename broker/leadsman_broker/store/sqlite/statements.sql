@@ -95,8 +95,8 @@ ON CONFLICT (seq) DO UPDATE SET checkpoint = excluded.checkpoint
 INSERT INTO once (seq, key, value) VALUES (?, ?, ?)
 
 -- name: put_redriven
-INSERT INTO redriven (seq, operation) VALUES (?, ?)
-ON CONFLICT (seq) DO UPDATE SET operation = excluded.operation
+INSERT INTO redriven (seq, operation, at) VALUES (?, ?, ?)
+ON CONFLICT (seq) DO UPDATE SET operation = excluded.operation, at = excluded.at
 
 -- name: add_history
 INSERT INTO history (seq, number, at, event, epoch, worker, detail, began) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -266,7 +266,7 @@ SELECT once.seq, once.key, once.value
 FROM json_each(?) AS wanted CROSS JOIN once ON once.seq = wanted.value
 
 -- name: read_redriven
-SELECT redriven.seq, redriven.operation
+SELECT redriven.seq, redriven.operation, redriven.at
 FROM json_each(?) AS wanted CROSS JOIN redriven ON redriven.seq = wanted.value
 
 -- name: read_deliveries

@@ -61,7 +61,7 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
     if changes.once:
         _many(db, "add_once", changes.once)
     if changes.redriven:
-        _many(db, "put_redriven", [*changes.redriven.items()])
+        _many(db, "put_redriven", [(seq, *row) for seq, row in changes.redriven.items()])
     if changes.history:
         _many(db, "add_history", changes.history)
         old = [(row.seq, row.number - HISTORY_LIMIT) for row in changes.history if row.number > HISTORY_LIMIT]
