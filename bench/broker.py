@@ -9,14 +9,11 @@ machine too, and shows that the client is not the limit. --quick looks at everyt
 import argparse
 import asyncio
 import json
-import os
-import platform
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import apsw
 import uvloop
@@ -25,6 +22,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from broker_process import BrokerProcess
+from figures import Figures
 from load import (
     CAPABILITY,
     Probe,
@@ -175,24 +173,14 @@ def http_parser() -> str:
     return AutoHTTPProtocol.__module__.rpartition(".")[2].removesuffix("_impl")
 
 
-def reporter(**conditions: Any) -> Report:
-    def report(metric: str, value: float, unit: str, **more: Any) -> None:
-        line = {"bench": "broker", "metric": metric, "value": round(value, 3), "unit": unit}
-        load = {"load_1m": round(os.getloadavg()[0], 1)}
-        print(json.dumps({**line, "conditions": {**conditions, **load, **more}}), flush=True)
-
-    return report
-
-
 async def run(arguments: argparse.Namespace) -> None:
-    report = reporter(
-        cores=os.cpu_count(),
-        python=platform.python_version(),
+    report = Figures(
+        "broker",
         store="memory" if arguments.memory else f"sqlite {apsw.sqlite_lib_version()} synchronous=FULL",
         http=http_parser(),
         payload_bytes=PAYLOAD_BYTES,
         seconds=arguments.seconds,
-    )
+    ).report
     parts: dict[str, Callable[[BrokerProcess], Awaitable[None]]] = {
         "rates": lambda broker: rates(broker, arguments.seconds, report),
         "idle": lambda broker: idle_workers(broker, arguments.seconds, report),

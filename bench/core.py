@@ -1,21 +1,19 @@
 """How fast the broker core is without any I/O, and how fast a start is.
 
-Prints one JSON object a line: {"bench", "metric", "value", "unit", "conditions"}. `make bench-core` runs it.
+`make bench-core` runs it.
 """
 
 import argparse
 import gc
-import json
-import os
 import random
 import resource
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from figures import Figures
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core
@@ -26,10 +24,7 @@ NAMESPACE = "bench"
 CAPABILITY = "llm"
 
 
-def report(metric: str, value: float, unit: str, **conditions: Any) -> None:
-    conditions = {"cpus": os.cpu_count(), "python": sys.version.split()[0], **conditions}
-    line = {"bench": "core", "metric": metric, "value": round(value, 3), "unit": unit, "conditions": conditions}
-    print(json.dumps(line), flush=True)
+report = Figures("core").report
 
 
 def rss_mib() -> float:

@@ -1,17 +1,19 @@
 """How fair the broker core is, on a virtual clock: figures of order, not of speed, the same on every machine.
 
-Prints one JSON object a line: {"bench", "metric", "value", "unit", "conditions"}. `make bench-fairness` runs it.
+`make bench-fairness` runs it.
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable
 from typing import Any
 
 from core_rig import fairness
 from core_rig.load import p95
+from figures import Figures
 from leadsman.wire.tasks import TaskClass
+
+_FIGURES = Figures("fairness")
 
 
 def report(metric: str, values: list[float], unit: str, **conditions: Any) -> None:
@@ -23,9 +25,7 @@ def report(metric: str, values: list[float], unit: str, **conditions: Any) -> No
         "highest": round(max(values), 4),
         **conditions,
     }
-    value = round(statistics.median(values), 4)
-    line = {"bench": "fairness", "metric": metric, "value": value, "unit": unit, "conditions": conditions}
-    print(json.dumps(line), flush=True)
+    _FIGURES.report(metric, statistics.median(values), unit, **conditions)
 
 
 def main() -> None:

@@ -12,9 +12,6 @@ user alone; what it asks of the broker, by the broker.
 import argparse
 import asyncio
 import dataclasses
-import json
-import os
-import platform
 import random
 import secrets
 import statistics
@@ -32,6 +29,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker_process import BrokerProcess
 from cluster import ControlPlane
+from figures import Figures
 from fleet import BrokerClient, Kube, OperatorProcess, ReplicaHistory, until
 from fleet import kube as paths
 from fleet.history import Size
@@ -360,8 +358,7 @@ def report(figures: Mapping[str, float], conditions: Mapping[str, object]) -> No
             ),
             "",
         )
-        line = {"bench": "operator", "metric": metric, "value": round(value, 2), "unit": unit}
-        print(json.dumps({**line, "conditions": conditions}), flush=True)
+        Figures("operator", **conditions).report(metric, value, unit)
 
 
 async def measure(
@@ -407,9 +404,6 @@ def _conditions(arguments: argparse.Namespace) -> dict[str, object]:
         "replicas": _MOST_REPLICAS,
         "nodes": 0,
         "idle_seconds": arguments.idle_seconds,
-        "cores": os.cpu_count(),
-        "load_before": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
     }
 
 

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import shutil
 import socket
 import statistics
@@ -30,6 +29,7 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from broker_process import BrokerProcess, free_port
+from figures import Figures
 from load import CAPABILITY, HOST, lifecycles, tasks
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -270,18 +270,8 @@ def main() -> None:
                 "concurrency": CONCURRENCY,
                 "payload_bytes": arguments.payload_bytes,
                 "seconds": arguments.seconds,
-                "cores": os.cpu_count(),
-                "python": platform.python_version(),
-                "load_1m": round(os.getloadavg()[0], 1),
             }
-            line = {
-                "bench": "peers",
-                "metric": "peer_lifecycle_per_s",
-                "value": round(median, 1),
-                "unit": "1/s",
-                "conditions": conditions,
-            }
-            print(json.dumps(line), flush=True)
+            Figures("peers").report("peer_lifecycle_per_s", median, "1/s", **conditions)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ this process. Every trial has a fresh pool that stands at zero; nothing plays a 
 
 import argparse
 import asyncio
-import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -19,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from broker_process import BrokerProcess
 from cluster import ControlPlane
+from figures import Figures
 from fleet import BrokerClient, Kube, OperatorProcess, ReplicaHistory, recorded, until
 from fleet.manifests import capability, pool
 from fleet.pools import Pools
@@ -75,14 +73,7 @@ def report(seconds: list[float], conditions: dict[str, object]) -> None:
     cuts = statistics.quantiles(milliseconds, n=20, method="inclusive")
     figures = {"p50": statistics.median(milliseconds), "p95": cuts[18], "max": milliseconds[-1]}
     for word, value in figures.items():
-        line = {
-            "bench": "reaction",
-            "metric": f"enqueue_to_scale_{word}_ms",
-            "value": round(value, 1),
-            "unit": "ms",
-            "conditions": conditions,
-        }
-        print(json.dumps(line), flush=True)
+        Figures("reaction", **conditions).report(f"enqueue_to_scale_{word}_ms", value, "ms")
 
 
 def main() -> None:
@@ -96,8 +87,6 @@ def main() -> None:
         **vars(arguments),
         "replicas": min(arguments.tasks, _MOST_REPLICAS),
         "tier": "control-plane",
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
     }
     with (
         tempfile.TemporaryDirectory(prefix="leadsman-reaction-") as folder,

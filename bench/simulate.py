@@ -1,10 +1,9 @@
 """How fast the simulator is, how right its answers are, and how soon local mode does a first task.
 
-`make bench-simulate` prints one JSON line: `day_100k_tasks_s`, `events_per_s`, `first_task_s` and the comparisons.
+`make bench-simulate` prints `day_100k_tasks_s`, `events_per_s`, `first_task_s` and the comparisons.
 """
 
 import argparse
-import json
 import math
 import os
 import re
@@ -17,6 +16,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
+from figures import Figures
 from leadsman_local.simulator.report import summary
 from leadsman_local.simulator.scenario import Plan, load
 from leadsman_local.simulator.world import simulate
@@ -26,6 +26,14 @@ DAY = ROOT / "bench" / "scenarios" / "day.yaml"
 LOAD = ROOT / "bench" / "scenarios" / "load_24h.yaml"
 FIXED_SIZES = (8, 12, 16, 20, 24, 28, 32, 40)
 MMC_RUNS = 8
+_UNITS = {
+    "worker_hours": "h",
+    "completed": "tasks",
+    "unfinished": "tasks",
+    "busy_workers_told_to_end": "workers",
+    "busy_workers_killed": "workers",
+    "done_in_vain": "share of the work",
+}
 
 POOLS = """\
 apiVersion: leadsman.dev/v1alpha1
@@ -48,26 +56,27 @@ async def hello(ctx):
 """
 
 
-def speed() -> dict[str, Any]:
+report = Figures("simulate").report
+
+
+def speed() -> None:
     """Play a day of 100,000 tasks on up to 200 workers."""
     plan = load(DAY)
     wall, cpu = time.perf_counter(), time.process_time()
     world = simulate(plan)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     found = summary(world)
-    return {
-        "day_100k_tasks_s": round(wall, 1),
-        "day_100k_tasks_cpu_s": round(cpu, 1),
-        "events_per_s": round(world.agenda.events / wall),
-        "day": {
-            "completed": found["tasks"]["completed"],
-            "peak_replicas": found["workers"]["peak_replicas"],
-            "worker_hours": found["workers"]["worker_hours"],
-        },
+    conditions = {
+        "completed": found["tasks"]["completed"],
+        "peak_replicas": found["workers"]["peak_replicas"],
+        "worker_hours": found["workers"]["worker_hours"],
     }
+    report("day_100k_tasks_s", wall, "s", **conditions)
+    report("day_100k_tasks_cpu_s", cpu, "s", **conditions)
+    report("events_per_s", world.agenda.events / wall, "1/s", **conditions)
 
 
-def comparison() -> dict[str, Any]:
+def comparison() -> None:
     """Play the 24 hours of load with Leadsman, with KEDA and an autoscaler, and with fixed sizes."""
     plan = load(LOAD)
     found = {
@@ -80,7 +89,9 @@ def comparison() -> dict[str, Any]:
         if fixed["oldest_age_p99_s"] <= target:
             found[f"best_fixed_{size}"] = fixed
             break
-    return found
+    for scaler, figures in found.items():
+        for metric, value in figures.items():
+            report(f"load_24h_{metric}", value, _UNITS.get(metric, "s"), scaler=scaler, scenario=LOAD.name)
 
 
 def _figures(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
@@ -100,9 +111,8 @@ def _figures(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def queueing() -> dict[str, Any]:
+def queueing() -> None:
     """Compare the mean wait of M/M/c with the Erlang C formula."""
-    found = {}
     for slots, rate in ((2, 1.2), (4, 2.4)):
         waits = []
         for seed in range(1, MMC_RUNS + 1):
@@ -117,12 +127,8 @@ def queueing() -> dict[str, Any]:
                 )
                 waits.append(summary(simulate(load(path)))["wait_seconds"]["mean"])
         simulated, formula = sum(waits) / len(waits), erlang_c_wait(rate, slots)
-        found[f"mmc_{slots}_slots"] = {
-            "simulated_s": round(simulated, 4),
-            "formula_s": round(formula, 4),
-            "error_percent": round(100 * (simulated / formula - 1), 1),
-        }
-    return found
+        conditions = {"slots": slots, "per_s": rate, "simulated_s": simulated, "formula_s": formula}
+        report("mmc_wait_error_percent", 100 * (simulated / formula - 1), "%", runs=MMC_RUNS, **conditions)
 
 
 def erlang_c_wait(rate: float, slots: int) -> float:
@@ -131,7 +137,7 @@ def erlang_c_wait(rate: float, slots: int) -> float:
     return top / (sum(rate**k / math.factorial(k) for k in range(slots)) + top) / (slots - rate)
 
 
-def first_task() -> dict[str, Any]:
+def first_task() -> None:
     """Install the built wheel with the extra into a clean venv, then time one command until a task is completed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -166,21 +172,19 @@ def first_task() -> dict[str, Any]:
             process.send_signal(signal.SIGINT)
             for _ in process.stdout or ():
                 pass
-        return {"first_task_s": round(done - installed, 2), "install_s": round(installed - installing, 1)}
+        report("first_task_s", done - installed, "s")
+        report("install_s", installed - installing, "s")
 
 
 PARTS = {"speed": speed, "comparison": comparison, "queueing": queueing, "first_task": first_task}
 
 
 def main() -> None:
-    """Run the parts that are asked for and print one line."""
+    """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
-    found: dict[str, Any] = {}
     for name in parser.parse_args().parts or PARTS:
-        result = PARTS[name]()
-        found |= result if name in {"speed", "first_task"} else {name: result}
-    print(json.dumps(found))
+        PARTS[name]()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Every line carries the conditions; the worker's processor time per task holds on
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -15,13 +14,14 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 _TESTS = str(Path(__file__).resolve().parents[1] / "tests")
 sys.path.insert(0, _TESTS)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_TESTS, os.environ.get("PYTHONPATH")]))
 
 from broker_process import BrokerProcess, eventually  # noqa: E402  found through the line above
+from figures import Figures  # noqa: E402
 from leadsman import SyncClient, TaskSubmit  # noqa: E402
 from worker_process import Journal, WorkerProcess  # noqa: E402
 
@@ -40,12 +40,6 @@ IMPORTS = (
     ("import_client_ms", "from leadsman import Client", None),
 )
 _TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def say(**fields: Any) -> None:
-    load = os.getloadavg()[0]
-    conditions = {"python": platform.python_version(), "cores": os.cpu_count(), "load_1m": round(load, 1)}
-    print(json.dumps(fields | conditions), flush=True)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -172,24 +166,26 @@ def main() -> None:
     parser.add_argument("--idle-seconds", type=float, default=15.0)
     parser.add_argument("--only", choices=["noop", "idle", "start", "import"])
     chosen = parser.parse_args()
+    report = Figures("worker", loop=chosen.loop).report
     wanted = [chosen.only] if chosen.only else ["import", "start", "idle", "noop"]
     with tempfile.TemporaryDirectory(prefix="leadsman-bench-") as folder, Bench(Path(folder)) as bench:
         if "import" in wanted:
             for metric, statement, target in IMPORTS:
                 value = import_ms(statement, chosen.rounds)
-                say(metric=metric, value=round(value, 1), **({"target": target} if target else {}))
+                report(metric, value, "ms", rounds=chosen.rounds, **({"target": target} if target else {}))
         if "start" in wanted:
             value = bench.start_to_first_lease(chosen.rounds)
-            say(metric="start_to_first_lease_s", value=round(value, 3), target=1.5)
+            report("start_to_first_lease_s", value, "s", rounds=chosen.rounds, target=1.5)
         if "idle" in wanted:
             resident, percent = bench.idle(chosen.idle_seconds)
-            say(metric="idle_rss_mib", value=round(resident, 1), target=60)
-            say(metric="idle_cpu_percent", value=round(percent, 2), target=1)
+            report("idle_rss_mib", resident, "MiB", target=60)
+            report("idle_cpu_percent", percent, "% of a core", seconds=chosen.idle_seconds, target=1)
         if "noop" in wanted:
             rate, worker_ms, broker_ms = bench.noop(chosen.tasks, chosen.slots, chosen.loop)
-            say(
-                metric="noop_tasks_per_s",
-                value=round(rate),
+            report(
+                "noop_tasks_per_s",
+                rate,
+                "1/s",
                 target=1500,
                 slots=chosen.slots,
                 tasks=chosen.tasks,
