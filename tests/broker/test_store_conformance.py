@@ -16,6 +16,7 @@ from leadsman_broker.core.rows import (
     EndedRow,
     Ending,
     FenceRow,
+    FollowUp,
     HistoryRow,
     NamespaceRow,
     Needs,
@@ -392,6 +393,21 @@ def test_the_dead_are_counted_by_reason_and_error_with_a_sample(store):
     assert (first.sample_id, first.sample_message) == (ids[7], "no 7")
     assert groups[2].sample_message is None
     assert store.dead_groups(DeadQuery(NAMESPACE, "nobody"), rig.now) == []
+
+
+def test_what_an_ack_was_answered_for_its_follow_ups_is_read_with_the_task(reopen):
+    store = reopen()
+    follow_ups = (
+        FollowUp(task_id(9), TaskState.READY),
+        FollowUp(task_id(3), TaskState.COMPLETED, duplicate=True),
+        FollowUp(None, None, code="run_ended", reason="run r is failed: took longer than 1 s"),
+    )
+    done = ending(1)
+    done = done._replace(ended=done.ended._replace(follow_ups=follow_ups))
+    store.commit(Changes(accepted=[accepted(1), accepted(2)], ended=[done, ending(2)]))
+    store = reopen()
+    found = store.read(Needs(ended={task_id(1), task_id(2)})).ended
+    assert found == {task_id(1): done.ended, task_id(2): ending(2).ended}
 
 
 def test_which_redrive_brought_a_task_back_is_kept_counted_and_goes_with_the_task(reopen):

@@ -284,12 +284,19 @@ def test_the_key_of_a_follow_up_is_known_by_the_tenant_it_has_from_its_parent():
     assert [(task.id, task.duplicate) for task in settled.tasks] == [(known.id, True)]
 
 
-def test_a_repeated_ack_adds_no_second_follow_up():
+def test_a_repeated_ack_adds_no_second_follow_up_and_gets_the_answer_of_the_first():
     rig = Rig()
+    put(rig, tasks=2)
     in_run(rig)
-    command = c.Ack(NAMESPACE, rig.lease_one().token, tasks=follow())
-    first, again = rig.do(command), rig.do(command)
-    assert (first.ok, len(first.tasks), again.ok, again.tasks) == (True, 1, True, None)
+    known = rig.submit(idempotency_key="k", delay_seconds=60.0)
+    tasks = follow() + follow() + follow(idempotency_key="k", run_id="other")
+    command = c.Ack(NAMESPACE, rig.lease_one().token, tasks=tasks)
+    first, second, third = rig.run([command, command, command])
+    rig.restart()
+    again = rig.do(command)
+    assert [type(one) for one in first.tasks] == [Accepted, Refused, Accepted]
+    assert (first.tasks[1].code, first.tasks[2].id, first.tasks[2].duplicate) == ("run_ended", known.id, True)
+    assert first == second == third == again
     assert run_of(rig).accepted == 2
 
 

@@ -7,7 +7,7 @@ from leadsman.wire.tasks import TaskState
 from leadsman_broker.core import budgets, runs
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import let_go
-from leadsman_broker.core.rows import EndedRow, Ending
+from leadsman_broker.core.rows import EndedRow, Ending, FollowUp
 from leadsman_broker.core.tasks import LEASED, TaskRow, live_row_of
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def finish(
     error: tuple[str, str] | None = None,
     result: bytes | None = None,
     late: bool = False,
+    follow_ups: tuple[FollowUp, ...] | None = None,
 ) -> None:
     """End a live task, wherever it stands. The row that is kept still names the worker that held it."""
     queue = row.queue
@@ -114,7 +115,7 @@ def finish(
     rules = queue.rules
     visible_until = state.now + (rules.dead_retention_seconds if dead else rules.completed_retention_seconds)
     purge_at = max(visible_until, state.now + state.settings.key_retention_seconds) if row.keyed else visible_until
-    ended = EndedRow(live_row_of(row), outcome, state.now, visible_until, purge_at, late)
+    ended = EndedRow(live_row_of(row), outcome, state.now, visible_until, purge_at, late, follow_ups)
     state.loaded.ended[row.id] = ended  # a later command of the same step finds it as if it had been read
     error_type, error_message = error if error is not None else (None, None)
     state.out.end(row, Ending(ended, reason, error_type, error_message, result))

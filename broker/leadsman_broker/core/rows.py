@@ -97,6 +97,16 @@ class AcceptedRow(NamedTuple):
     traceparent: str | None
 
 
+class FollowUp(NamedTuple):
+    """What was answered for a task that an ack handed in: accepted with an id, or refused with a code."""
+
+    id: str | None
+    state: TaskState | None
+    duplicate: bool = False
+    code: str | None = None
+    reason: str | None = None
+
+
 class EndedRow(NamedTuple):
     """A terminal task as the core needs it: to answer a repeated settlement, a key, a redrive."""
 
@@ -109,6 +119,8 @@ class EndedRow(NamedTuple):
     """From then on the row may go. Later than `visible_until` while an idempotency key still needs it."""
     late: bool
     """Completed by a late ack."""
+    follow_ups: tuple[FollowUp, ...] | None = None
+    """Of the ack that completed it, so that a repeated one gets the same answer; None: it handed in none."""
 
 
 class Ending(NamedTuple):

@@ -16,8 +16,8 @@ from leadsman_broker.core.commands import Ack, Nack, NewTask, Release
 from leadsman_broker.core.idempotency import key_of
 from leadsman_broker.core.ids import Token, parse_token
 from leadsman_broker.core.placement import finish, requeue
-from leadsman_broker.core.results import Refused, Settled
-from leadsman_broker.core.rows import KeyId, Standing
+from leadsman_broker.core.results import Accepted, Refused, Saturated, Settled, SubmitOutcome
+from leadsman_broker.core.rows import FollowUp, KeyId, Standing
 from leadsman_broker.core.tasks import Settlement, TaskRow
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def ack(state: "State", command: Ack) -> Settled:
     row.settled = Settlement(row.epoch, ACK, TaskState.COMPLETED)
     # Before the end of their parent, which may be the last task of its run.
     followed = tuple(follow_up(state, command.namespace, tasks)) if tasks else None
-    finish(state, row, TaskState.COMPLETED, result=command.result, late=late)
+    kept = _kept(followed) if followed is not None else None
+    finish(state, row, TaskState.COMPLETED, result=command.result, late=late, follow_ups=kept)
     if late or followed is not None:
         return Settled(ok=True, state=TaskState.COMPLETED, late=late, tasks=followed)
     return DONE
@@ -157,7 +158,7 @@ def _settleable(state: "State", namespace: str, token: Token, op: str) -> TaskRo
         if standing.settled_state is None or standing.settled_epoch != token.epoch or _forged(token, standing):
             return LOST
         settled = Settlement(standing.settled_epoch, standing.settled_op, standing.settled_state)
-        return _repeat(settled, op, late=ended.late)
+        return _repeat(settled, op, late=ended.late, tasks=_answers(ended.follow_ups))
     if row.queue.key[0] != namespace:
         return UNKNOWN
     if _forged(token, row):
@@ -174,14 +175,38 @@ def _forged(token: Token, task: TaskRow | Standing) -> bool:
     return token.epoch == task.epoch and token.secret != task.secret
 
 
-def _repeat(settled: Settlement, op: str, *, late: bool) -> Settled:
+def _repeat(
+    settled: Settlement, op: str, *, late: bool, tasks: tuple[SubmitOutcome, ...] | None = None
+) -> Settled:
     if settled.op == op:
-        return Settled(ok=True, state=settled.state, late=late)
+        return Settled(ok=True, state=settled.state, late=late, tasks=tasks)
     return Settled(
         ok=False,
         state=settled.state,
         code="already_settled",
         detail=f"this lease ended with {settled.op}; the task became {settled.state.value}",
+    )
+
+
+def _kept(outcomes: tuple[SubmitOutcome, ...]) -> tuple[FollowUp, ...]:
+    """Return the answers for follow-up tasks as stored; never for want of room, which they are not refused for."""
+    return tuple(
+        FollowUp(one.id, one.state, one.duplicate)
+        if isinstance(one, Accepted)
+        else FollowUp(None, None, code=one.code, reason=one.reason)
+        for one in outcomes
+        if not isinstance(one, Saturated)
+    )
+
+
+def _answers(follow_ups: tuple[FollowUp, ...] | None) -> tuple[SubmitOutcome, ...] | None:
+    if follow_ups is None:
+        return None
+    return tuple(
+        Accepted(one.id, one.state, one.duplicate)
+        if one.id is not None and one.state is not None
+        else Refused(one.code or "", one.reason or "")
+        for one in follow_ups
     )
 
 

@@ -263,7 +263,7 @@ class SettleResult(Reply):
     code: str | None = None
     detail: str | None = None
     tasks: list[SubmitResult] | None = None
-    """Answers for the follow-up tasks of an ack, in order; absent when the ack is a repeated one."""
+    """Answers for the follow-up tasks of an ack, in order; a repeated ack gets those of the first."""
     late: bool | None = None
     """An ack that came after the lease was reclaimed and before anyone else had the task."""
 

@@ -16,6 +16,7 @@ from leadsman_broker.core.rows import (
     Caps,
     EndedRow,
     Ending,
+    FollowUp,
     KeyId,
     LedgerRow,
     LiveRow,
@@ -77,10 +78,15 @@ def live_row(row: tuple[Any, ...], queues: Queues) -> LiveRow:
     )
 
 
-def ended_row(row: tuple[Any, ...], queues: Queues) -> EndedRow:
+def ended_row(row: tuple[Any, ...], queues: Queues, follow_ups: str | None = None) -> EndedRow:
     """Read an ended row."""
     state, ended_at, visible_until, purge_at, late = row[LIVE_COLUMNS:ENDED_COLUMNS]
-    return EndedRow(live_row(row, queues), _STATES[state], ended_at, visible_until, purge_at, bool(late))
+    handed_in = None if follow_ups is None else tuple(_follow_up(*one) for one in json.loads(follow_ups))
+    return EndedRow(live_row(row, queues), _STATES[state], ended_at, visible_until, purge_at, bool(late), handed_in)
+
+
+def _follow_up(task_id: str | None, state: str | None, *rest: Any) -> FollowUp:
+    return FollowUp(task_id, None if state is None else _STATES[state], *rest)
 
 
 def ending_values(ending: Ending) -> tuple[Any, ...]:
@@ -97,6 +103,7 @@ def ending_values(ending: Ending) -> tuple[Any, ...]:
         ending.error_type,
         ending.error_message,
         ending.result,
+        None if ended.follow_ups is None else json.dumps(ended.follow_ups),
         ended.live.seq,
     )
 

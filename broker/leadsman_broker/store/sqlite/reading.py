@@ -81,7 +81,7 @@ class Reader:
         if needs.ended:
             for row in self._many("read_ended", _seqs(needs.ended)):
                 if row[1] in needs.ended:
-                    loaded.ended[row[1]] = encoding.ended_row(row, self._queues)
+                    loaded.ended[row[1]] = encoding.ended_row(row, self._queues, row[ENDED_COLUMNS])
         if needs.once:
             loaded.once = self._once(needs.once)
         if needs.attempts:

@@ -109,14 +109,14 @@ WITH given (
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
-    state, ended_at, visible_until, purge_at, late, reason, error_type, error_message, result,
+    state, ended_at, visible_until, purge_at, late, reason, error_type, error_message, result, follow_ups,
     seq
-) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 INSERT INTO ended (
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
-    state, ended_at, visible_until, purge_at, late, reason, error_type, error_message, result,
+    state, ended_at, visible_until, purge_at, late, reason, error_type, error_message, result, follow_ups,
     seq, id, queue, tenant, class, priority, accepted_at, max_attempts,
     run_id, estimate_tokens, estimate_cost, name, idempotency_key, key_hash, traceparent
 )
@@ -126,7 +126,7 @@ SELECT
     given.settled_op, given.settled_state, given.lease_pod, given.lease_incarnation, given.lease_pool,
     given.lease_attempt_id, given.lease_started_at, given.lease_expires_at, given.state, given.ended_at,
     given.visible_until, given.purge_at, given.late, given.reason, given.error_type, given.error_message,
-    given.result,
+    given.result, given.follow_ups,
     live.seq, id, queue, tenant, class, priority, accepted_at, max_attempts,
     run_id, estimate_tokens, estimate_cost, name, idempotency_key, key_hash, traceparent
 FROM given CROSS JOIN live ON live.seq = given.seq
@@ -255,7 +255,7 @@ SELECT
     due_at, backing_off, expires_at, epoch, secret, failures, reclaims, releases, poison, suspect, cancel, history,
     settled_epoch, settled_op, settled_state,
     lease_pod, lease_incarnation, lease_pool, lease_attempt_id, lease_started_at, lease_expires_at,
-    state, ended_at, visible_until, purge_at, late
+    state, ended_at, visible_until, purge_at, late, follow_ups
 FROM json_each(?) AS wanted CROSS JOIN ended ON ended.seq = wanted.value
 
 -- name: read_purge
