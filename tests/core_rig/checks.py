@@ -168,7 +168,7 @@ def check_nothing_waits_in_vain(core: Core) -> None:
 
 
 def check_runs(core: Core) -> None:
-    """A run knows exactly its live tasks, and is in memory as long as it has any."""
+    """A run knows exactly its live tasks, and is in memory as long as it has any, or a deadline."""
     state = core.state
     members: dict[tuple[str, str], set[int]] = {}
     for seq, row in state.tasks.items():
@@ -177,7 +177,8 @@ def check_runs(core: Core) -> None:
     assert {key: run.live for key, run in state.runs.items() if run.live} == members
     for run in state.runs.values():
         assert run.row().live == len(run.live)
-        assert (run.purge_at is None) == (run.state is RunState.RUNNING or bool(run.live))
+        assert run.purge_at is None
+        assert run.live or (run.state is RunState.RUNNING and run.deadline is not None)
 
 
 def check_budgets(core: Core) -> None:

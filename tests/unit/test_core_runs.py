@@ -53,6 +53,52 @@ def test_a_run_is_created_with_its_first_task_and_completed_with_its_last():
     assert rig.core.state.runs == {}
 
 
+def test_a_run_that_gets_no_task_is_not_kept_in_memory_and_goes_when_its_retention_is_over():
+    rig = Rig(settings=Settings(run_retention_seconds=1000.0))
+    put(rig, tokens=5)
+    assert (run_of(rig).state, rig.core.state.runs) == (RunState.RUNNING, {})
+    rig.wait(900)
+    put(rig, tokens=7)
+    rig.restart()
+    rig.wait(900)
+    assert run_of(rig).caps.tokens == 7
+    rig.wait(200)
+    assert run_of(rig) is None
+    check(rig.core)
+
+
+def test_a_run_that_waited_for_its_first_task_has_its_caps_and_its_deadline_still():
+    rig = Rig(settings=Settings(run_retention_seconds=1000.0))
+    put(rig, tasks=1, seconds=5000.0)
+    rig.wait(900)
+    rig.restart()
+    task = in_run(rig)
+    rig.wait(4000)
+    assert (run_of(rig).state, state_of(rig, task)) == (RunState.RUNNING, TaskState.READY)
+    rig.wait(200)
+    assert (run_of(rig).state, state_of(rig, task)) == (RunState.FAILED, TaskState.CANCELLED)
+    check(rig.core)
+
+
+def test_a_run_without_a_task_fails_when_its_time_is_over():
+    rig = Rig()
+    put(rig, seconds=60.0)
+    rig.restart()
+    rig.wait(61)
+    assert (run_of(rig).state, rig.core.state.runs) == (RunState.FAILED, {})
+
+
+def test_runs_without_a_task_of_an_older_program_are_let_go_of_at_a_start():
+    rig = Rig(settings=Settings(run_retention_seconds=1000.0))
+    put(rig)
+    rig.tables.runs[NAMESPACE, RUN] = run_of(rig)._replace(purge_at=None)
+    rig.restart()
+    rig.wait(10)
+    assert rig.core.state.runs == {}
+    rig.wait(1050)
+    assert run_of(rig) is None
+
+
 def test_a_new_task_goes_on_with_a_completed_run():
     rig = Rig()
     in_run(rig)

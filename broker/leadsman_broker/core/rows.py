@@ -331,7 +331,7 @@ class RunRow(NamedTuple):
     usage: Usage
     lost_usage: Usage
     purge_at: float | None
-    """None: it is running, or has live tasks."""
+    """None: it has live tasks, or waits for its deadline without any."""
 
     @property
     def live(self) -> int:
@@ -487,5 +487,5 @@ class Stored:
     running: list[LedgerRow] = field(default_factory=list)
     """Ledger rows of attempts that had not ended."""
     runs: list[RunRow] = field(default_factory=list)
-    """Those that are running or have live tasks."""
+    """Those without a time to purge."""
     budgets: list[BudgetRow] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Runs: created, capped, completed, stopped.
 
-A run is in memory while it is running or has live tasks; one that has ended comes from the store when a command
-names it. Stopping a run cancels what is queued, a bounded number of tasks in each step, and marks what is leased.
+A run is in memory while it has live tasks, or a deadline to meet; one that has ended, or waits for its first task,
+comes from the store when a command names it, and goes from there when its retention is over. Stopping a run cancels what is queued, a bounded number of tasks in each step, and marks what is leased.
 """
 
 from heapq import heappop, heappush
@@ -33,6 +33,7 @@ def put_run(state: "State", command: PutRun) -> RunPut:
         _touch(state, run)
     _watch_deadline(state, run)
     check(state, run)
+    _let_wait(state, run)
     return RunPut(run.state, changed=True)
 
 
@@ -92,8 +93,8 @@ def joined(state: "State", row: TaskRow, *, redriven: bool = False) -> None:
         run.count(TaskState.DEAD, -1)
     else:
         run.accepted += 1
-    if run.state is RunState.COMPLETED:
-        run.state = RunState.RUNNING
+    if run.purge_at is not None:  # it was not in memory
+        run.state = RunState.RUNNING if run.state is RunState.COMPLETED else run.state
         _watch_deadline(state, run)
     run.ended_at = run.purge_at = None
     _touch(state, run)
@@ -180,12 +181,13 @@ def restore_runs(state: "State", rows: list[RunRow]) -> None:
     for run in state.runs.values():
         if run.stopped and run.live:
             state.stopping.append(sorted(run.live, reverse=True))
+        _let_wait(state, run)
 
 
 def forget_ended(state: "State") -> None:
-    """Drop the runs that this step ended or only looked at. For the end of a step."""
+    """Drop the runs that this step ended, created or only looked at. For the end of a step."""
     for run in state.passing_runs:
-        if run.state is not RunState.RUNNING and not run.live:
+        if run.purge_at is not None:
             state.runs.pop(run.key, None)
     state.passing_runs.clear()
 
@@ -205,6 +207,16 @@ def _stop(state: "State", run: Run, outcome: RunState, reason: str | None) -> No
     else:
         run.purge_at = state.now + state.settings.run_retention_seconds
         state.passing_runs.append(run)
+    _touch(state, run)
+
+
+def _let_wait(state: "State", run: Run) -> None:
+    """Let a run without tasks wait in the store, and go when none comes; not one whose time is over before that."""
+    if run.live or run.state is not RunState.RUNNING:
+        return
+    goes_at = state.now + state.settings.run_retention_seconds
+    run.purge_at = goes_at if run.deadline is None or run.deadline > goes_at else None
+    state.passing_runs.append(run)
     _touch(state, run)
 
 

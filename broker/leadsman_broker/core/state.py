@@ -111,7 +111,7 @@ class State:
         """Delayed tasks, start-up horizons, suspects, service times, fences: see `timers`."""
 
         self.runs: dict[RunKey, Run] = {}
-        """Those that are running or have live tasks, and those that the step has looked at."""
+        """Those that have live tasks or wait for their deadline, and those that the step has looked at."""
         self.run_ends: list[tuple[float, RunKey]] = []
         """Heap of (deadline, run)."""
         self.stopping: list[list[int]] = []
