@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from broker_process import strictly
-from leadsman.wire.costs import BudgetView
+from leadsman.wire.costs import BudgetView, RemainingBudget
+from leadsman.wire.leases import HeartbeatReply, LeaseReply
 
 BUDGET = {"window": "Month", "tokens": 100, "tenant_tokens": 60, "estimate": {"tokens": 40, "cost_micros": 5}}
 
@@ -31,6 +32,21 @@ async def test_a_budget_holds_back_what_it_has_no_room_for_and_says_so(client):
     view = strictly(BudgetView, await client.ok("GET", "capabilities/work/budget"))
     assert (view.levels[0].tokens, view.levels[0].reserved_tokens) == (20, 0)
     assert len((await client.lease(slots=4))["leases"]) == 1
+
+
+async def test_an_attempt_is_told_what_it_may_still_use(client):
+    await configured(client)
+    task = {"capability": "work", "payload": {}}
+    await client.submit(task | {"tenant": "acme"}, task)
+    of_tenant, of_queue = strictly(LeaseReply, await client.lease(slots=2)).leases
+    assert (of_tenant.remaining_budget, of_queue.remaining_budget) == (
+        RemainingBudget(tokens=60),
+        RemainingBudget(tokens=60),
+    )
+    beats = [{"token": of_tenant.token, "usage": {"tokens": 55}}, {"token": of_queue.token}, {"token": "lost"}]
+    told = strictly(HeartbeatReply, await client.heartbeat(leases=beats, slots=2))
+    left = [None if beat.remaining_budget is None else beat.remaining_budget.tokens for beat in told.leases]
+    assert left == [5, 45, None]
 
 
 async def test_a_task_that_no_window_has_room_for_is_refused(client):

@@ -13,6 +13,7 @@ from leadsman_broker.core.attempts import EndReason, count_reclaim, retry_delay
 from leadsman_broker.core.holding import hold
 from leadsman_broker.core.ids import make_token, new_secret
 from leadsman_broker.core.placement import finish, requeue
+from leadsman_broker.core.remaining import remaining
 from leadsman_broker.core.results import Granted
 from leadsman_broker.core.tasks import Lease, TaskRow
 from leadsman_broker.core.workers import WorkerRow
@@ -67,6 +68,7 @@ def describe(state: "State", row: TaskRow) -> Granted:
         attempt_timeout_seconds=max(0.0, lease.started_at + rules.attempt_timeout_seconds - state.now),
         unreachable_seconds=rules.unreachable_seconds,
         maybe_ran=row.seq < state.restored_below,
+        remaining=remaining(state, row, lease) if row.run_id or row.queue.budget is not None else None,
     )
 
 

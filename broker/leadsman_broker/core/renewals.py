@@ -7,6 +7,7 @@ from leadsman_broker.core import ledger
 from leadsman_broker.core.commands import Beat, Heartbeat
 from leadsman_broker.core.ids import parse_token
 from leadsman_broker.core.leases import attempt_end, give_back_missing, reclaim, renew
+from leadsman_broker.core.remaining import remaining
 from leadsman_broker.core.results import BeatOutcome, HeartbeatOutcome
 from leadsman_broker.core.settlements import leased_task, save_checkpoint
 from leadsman_broker.core.tasks import Lease, TaskRow
@@ -53,7 +54,8 @@ def _beat(state: "State", worker: WorkerRow, beat: Beat, held: set[int]) -> Beat
         _refuse(state, row, row.lease, worker)
     if row.cancel:  # the one word after which nobody wants the work: said first, renewed or not
         status = LeaseStatus.CANCELLED
-    return BeatOutcome(beat.token, status, row.lease.expires_at)
+    left = remaining(state, row, row.lease) if row.run_id or row.queue.budget is not None else None
+    return BeatOutcome(beat.token, status, row.lease.expires_at, left)
 
 
 def _note_progress(state: "State", lease: Lease, beat: Beat) -> None:

@@ -12,6 +12,7 @@ from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman.wire.workers import CordonOutcome, FenceOutcome
 from leadsman_broker.core.rows import PauseRow
+from leadsman_broker.core.usage import Remaining
 
 SATURATED = "pool saturated"
 """The seed's word for a refusal for depth."""
@@ -75,6 +76,8 @@ class Granted(NamedTuple):
     unreachable_seconds: float
     maybe_ran: bool = False
     """It comes from a backup and may have run, even to its end, in the time the backup does not know of."""
+    remaining: Remaining | None = None
+    """What the attempt may still use; None: it has no cap."""
 
 
 class Answer(NamedTuple):
@@ -92,6 +95,8 @@ class BeatOutcome:
     token: str
     status: LeaseStatus
     expires_at: float = 0.0
+    remaining: Remaining | None = None
+    """What the attempt may still use; None: it has no cap, or lost its lease."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,13 @@ class Usage(NamedTuple):
 NOTHING = Usage()
 
 
+class Remaining(NamedTuple):
+    """How much more may be used; None: as much as it takes."""
+
+    tokens: int | None = None
+    cost_micros: int | None = None
+
+
 class Estimate(NamedTuple):
     """What an attempt may use by the word of its task; None: what the queue says."""
 

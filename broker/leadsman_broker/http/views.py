@@ -6,7 +6,7 @@ from dataclasses import fields
 from pydantic_core import from_json, to_json
 
 from leadsman.wire.capabilities import PauseReply
-from leadsman.wire.costs import UsageView
+from leadsman.wire.costs import RemainingBudget, UsageView
 from leadsman.wire.dead_letters import RedriveResult
 from leadsman.wire.explanations import TaskExplanation
 from leadsman.wire.leases import HeartbeatReply, HeartbeatResult
@@ -124,6 +124,7 @@ def heartbeat_reply(outcome: HeartbeatOutcome, now: float) -> HeartbeatReply:
                 token=beat.token,
                 status=beat.status,
                 expires_in_seconds=max(0.0, beat.expires_at - now) if beat.expires_at else 0.0,
+                remaining_budget=None if beat.remaining is None else RemainingBudget(**beat.remaining._asdict()),
             )
             for beat in outcome.leases
         ],
@@ -183,6 +184,9 @@ def _lease(granted: Granted, delivery: Delivery, now: float) -> bytes:
     }
     if granted.progress_timeout_seconds is not None:
         lease["progress_timeout_seconds"] = granted.progress_timeout_seconds
+    if granted.remaining is not None:
+        left = granted.remaining._asdict()
+        lease["remaining_budget"] = {name: amount for name, amount in left.items() if amount is not None}
     checkpoint = b"" if delivery.checkpoint is None else b',"checkpoint":%b' % delivery.checkpoint
     once = b"" if delivery.once is None else b',"once":%b' % delivery.once
     return b'%b,"task":%b,"payload":%b%b%b}}' % (

@@ -33,6 +33,17 @@ class UsageView(Reply):
     cost_micros: int
 
 
+class RemainingBudget(Reply):
+    """How much more an attempt may use, by the tightest of its run's caps and its tenant's and queue's budgets.
+
+    What was set aside for it and it has not reported is its own; the rest is shared with whoever runs under the same
+    cap. Never below 0. Absent: no limit.
+    """
+
+    tokens: int | None = None
+    cost_micros: int | None = None
+
+
 class BudgetLevel(Reply):
     """What one level of a budget has used in the window: the queue, or one of its tenants."""
 

@@ -18,7 +18,7 @@ from leadsman.wire.base import (
     Token,
     WorkerPart,
 )
-from leadsman.wire.costs import Usage
+from leadsman.wire.costs import RemainingBudget, Usage
 from leadsman.wire.tasks import SubmitResult, TaskClass, TaskError, TaskState, TaskSubmit
 
 MAX_FOLLOW_UPS = 100
@@ -112,6 +112,8 @@ class Lease(Reply):
     """A renewal is refused once the last sign of progress is older; null: never."""
     unreachable_seconds: float
     """How long a worker that cannot reach the broker goes on before it gives up by itself."""
+    remaining_budget: RemainingBudget | None = None
+    """As of the reply; absent: neither its run nor its queue has a cap."""
 
 
 class LeaseReply(Reply):
@@ -172,6 +174,8 @@ class HeartbeatResult(Reply):
     token: Token
     status: LeaseStatus
     expires_in_seconds: float = 0.0
+    remaining_budget: RemainingBudget | None = None
+    """With the usage that this heartbeat carried counted; absent: no cap, or the lease is lost."""
 
 
 class HeartbeatReply(Reply):
