@@ -37,5 +37,7 @@ def _of_budget(row: TaskRow, lease: Lease) -> list[Remaining]:
 
 
 def _room(caps: tuple[int | None, int | None], used: Usage) -> Remaining:
-    tokens, cost_micros = (None if cap is None else max(0, cap - so_far) for cap, so_far in zip(caps, used, strict=True))
+    tokens, cost_micros = (
+        None if cap is None else max(0, cap - so_far) for cap, so_far in zip(caps, used, strict=True)
+    )
     return Remaining(tokens, cost_micros)

@@ -1,7 +1,8 @@
 """Runs: created, capped, completed, stopped.
 
 A run is in memory while it has live tasks, or a deadline to meet; one that has ended, or waits for its first task,
-comes from the store when a command names it, and goes from there when its retention is over. Stopping a run cancels what is queued, a bounded number of tasks in each step, and marks what is leased.
+comes from the store when a command names it, and goes from there when its retention is over. Stopping a run cancels
+what is queued, a bounded number of tasks in each step, and marks what is leased.
 """
 
 from heapq import heappop, heappush

@@ -175,9 +175,7 @@ def _forged(token: Token, task: TaskRow | Standing) -> bool:
     return token.epoch == task.epoch and token.secret != task.secret
 
 
-def _repeat(
-    settled: Settlement, op: str, *, late: bool, tasks: tuple[SubmitOutcome, ...] | None = None
-) -> Settled:
+def _repeat(settled: Settlement, op: str, *, late: bool, tasks: tuple[SubmitOutcome, ...] | None = None) -> Settled:
     if settled.op == op:
         return Settled(ok=True, state=settled.state, late=late, tasks=tasks)
     return Settled(

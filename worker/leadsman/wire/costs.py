@@ -36,8 +36,8 @@ class UsageView(Reply):
 class RemainingBudget(Reply):
     """How much more an attempt may use, by the tightest of its run's caps and its tenant's and queue's budgets.
 
-    What was set aside for it and it has not reported is its own; the rest is shared with whoever runs under the same
-    cap. Never below 0. Absent: no limit.
+    What was set aside for it and it has not reported is its own; the rest is shared with whoever runs under the
+    same cap. Never below 0. Absent: no limit.
     """
 
     tokens: int | None = None
