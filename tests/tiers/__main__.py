@@ -77,13 +77,19 @@ def tell(text: str) -> None:
 
 
 def run_lanes(lanes: Sequence[Sequence[str]], folder: Path) -> list[Outcome]:
-    """Run each lane's tiers in order, the lanes beside each other."""
+    """Run each lane's tiers in order, the lanes beside each other; no further one after an interrupt."""
+    interrupted = threading.Event()
 
     def run_lane(lane: Sequence[str]) -> list[Outcome]:
-        return [run_tier(tier, folder) for tier in lane]
+        return [run_tier(tier, folder) for tier in lane if not interrupted.is_set()]
 
     with ThreadPoolExecutor(len(lanes)) as pool:
-        return [outcome for outcomes in pool.map(run_lane, lanes) for outcome in outcomes]
+        running = [pool.submit(run_lane, lane) for lane in lanes]
+        try:
+            return [outcome for lane in running for outcome in lane.result()]
+        except KeyboardInterrupt:
+            interrupted.set()  # the tiers that run got the signal as well, and end by themselves
+            raise
 
 
 def read_report(report: Path, outcome: Outcome) -> None:

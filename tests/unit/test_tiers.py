@@ -1,9 +1,16 @@
 """The runner of `make test` reports what failed and what could not run."""
 
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tiers.__main__ import Outcome, read_report, run_lanes, summarise
 
+TESTS = Path(__file__).resolve().parents[1]
 REPORT = """<testsuites><testsuite>
 <testcase name="passes"/>
 <testcase name="fails"><failure message="no"/></testcase>
@@ -38,6 +45,29 @@ def test_a_tier_that_ends_badly_without_a_failed_test_still_fails(capsys):
     ended = Outcome("lint", 2, 1.0)
     assert summarise([ended], require_all=False) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_an_interrupt_starts_no_further_tier(tmp_path):
+    (tmp_path / "Makefile").write_text("first:\n\t@cat fifo\nsecond:\n\t@touch second.ran\n")
+    os.mkfifo(tmp_path / "fifo")
+    program = (
+        "import pathlib, tiers.__main__ as tiers\n"
+        "tiers.ROOT = pathlib.Path.cwd()\n"
+        "tiers.run_lanes([['first', 'second']], tiers.ROOT)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(TESTS)},
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with (tmp_path / "fifo").open("wb"):  # opens when the first tier reads
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in said
+    assert process.returncode != 0
+    assert not (tmp_path / "second.ran").exists()
 
 
 def test_what_tiers_print_beside_each_other_does_not_mix(capsys, tmp_path):
