@@ -82,7 +82,7 @@ async def test_a_nack_is_tried_again_and_hands_on_its_checkpoint(client):
     (lease,) = (await client.lease())["leases"]
 
     nacked = await client.nack(lease["token"], checkpoint={"page": 3})
-    (second,) = (await client.lease(wait=20))["leases"]
+    (second,) = (await client.lease(wait=60))["leases"]
 
     assert nacked["ok"]
     assert second["token"] != lease["token"]
@@ -98,7 +98,7 @@ async def test_a_release_spends_no_attempt(client):
     (lease,) = (await client.lease())["leases"]
 
     released = await client.release(lease["token"], reason="draining", checkpoint=None)
-    (second,) = (await client.lease(wait=20))["leases"]
+    (second,) = (await client.lease(wait=60))["leases"]
 
     assert (released["ok"], second["task"]["attempt"]) == (True, 1)
     assert (await client.task(submitted["id"]))["attempts"]["releases"] == 1
@@ -115,7 +115,7 @@ async def test_a_checkpoint_of_a_heartbeat_outlives_the_broker(lone_client, brok
     broker.restart()
     await client.reconnect()
     released = await client.release(lease["token"])
-    (second,) = (await client.lease(wait=20))["leases"]
+    (second,) = (await client.lease(wait=60))["leases"]
 
     assert (reply.worker, reply.leases[0].status) == ("active", "ok")
     assert released["ok"]
@@ -123,12 +123,12 @@ async def test_a_checkpoint_of_a_heartbeat_outlives_the_broker(lone_client, brok
 
 
 async def test_heartbeats_keep_a_lease_far_beyond_its_length(client):
-    await client.configure({"name": "work", "lease_seconds": 1}, generation=2)
+    await client.configure({"name": "work", "lease_seconds": 2}, generation=2)
     await client.submit({"capability": "work"})
     (lease,) = (await client.lease())["leases"]
 
     for _ in range(12):
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.4)
         (status,) = (await client.heartbeat(leases=[{"token": lease["token"]}]))["leases"]
         assert status["status"] == "ok"
 
@@ -141,7 +141,7 @@ async def test_a_silent_worker_loses_its_lease_and_another_gets_the_task(client)
     (submitted,) = await client.submit({"capability": "work"})
     (lost,) = (await client.lease("dead-pod"))["leases"]
 
-    (second,) = (await client.lease("live-pod", wait=30))["leases"]
+    (second,) = (await client.lease("live-pod", wait=60))["leases"]
     stale = await client.ack(lost["token"])
     beat = await client.heartbeat("dead-pod", leases=[{"token": lost["token"]}])
     won = await client.ack(second["token"])
@@ -302,16 +302,17 @@ async def test_a_token_is_worth_nothing_in_another_namespace(client, shared_brok
 async def test_many_waiting_workers_share_many_tasks_without_loss(client, shared_broker):
     async def work(number):
         async with BrokerClient(shared_broker.url, namespace=client.namespace) as worker:
-            done = []
-            while leases := (await worker.lease(f"pod-{number}", wait=1, attempt=str(len(done))))["leases"]:
-                done += [lease["task"]["id"] for lease in leases]
-                await worker.ack(*[lease["token"] for lease in leases])
-            return done
+            while len(done) < 300:
+                leases = (await worker.lease(f"pod-{number}", wait=1))["leases"]
+                done.extend(lease["task"]["id"] for lease in leases)
+                if leases:
+                    await worker.ack(*[lease["token"] for lease in leases])
 
+    done = []
     workers = [asyncio.create_task(work(number)) for number in range(20)]
     submitted = [result["id"] for result in await client.submit(*[{"capability": "work"}] * 300)]
 
-    done = [task_id for part in await asyncio.gather(*workers) for task_id in part]
+    await asyncio.gather(*workers)
     assert sorted(done) == submitted
 
 
@@ -378,12 +379,10 @@ async def test_a_value_that_is_too_large_is_refused_in_words(client):
 
 
 async def test_a_lease_without_progress_is_not_renewed(lone_client):
-    await lone_client.configure(
-        {"name": "work", "lease_seconds": 60, "progress_timeout_seconds": 0.2}, generation=9
-    )
+    await lone_client.configure({"name": "work", "lease_seconds": 60, "progress_timeout_seconds": 2}, generation=9)
     await lone_client.submit({"capability": "work"})
     (lease,) = (await lone_client.lease())["leases"]
-    assert lease["progress_timeout_seconds"] == 0.2
+    assert lease["progress_timeout_seconds"] == 2
 
     async def status(number):
         item = {"token": lease["token"], "progress_seq": number}

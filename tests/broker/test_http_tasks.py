@@ -123,7 +123,7 @@ async def test_a_task_is_unknown_in_another_namespace(client, shared_broker):
 
 async def test_waiting_for_a_task_ends_when_the_task_does(client):
     (submitted,) = await client.submit({"capability": "work"})
-    waiting = asyncio.create_task(client.task(submitted["id"], wait=30))
+    waiting = asyncio.create_task(client.task(submitted["id"], wait=60))
     (lease,) = (await client.lease())["leases"]
     await client.ack(lease["token"], result={"answer": 42})
 
@@ -242,7 +242,7 @@ async def test_a_wrong_query_is_refused_by_name(client, query):
 async def test_a_task_whose_time_to_live_is_over_ends_as_expired(client):
     (submitted,) = await client.submit({"capability": "work", "ttl_seconds": 0.05})
 
-    view = await client.task(submitted["id"], wait=30)
+    view = await client.task(submitted["id"], wait=60)
 
     assert view["state"] == "expired"
 

@@ -32,7 +32,7 @@ def refusal(start, **options):
 
 def get(url):
     try:
-        with urllib.request.urlopen(url, timeout=20) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -46,7 +46,7 @@ def test_port_zero_takes_a_free_port_and_says_which():
         assert get(f"http://127.0.0.1:{listening['port']}/v1/stats")[0] == 200
         assert get(f"http://127.0.0.1:{listening['ops_port']}/readyz") == (200, "ok\n")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("which", ["port", "ops_port"])
@@ -152,8 +152,8 @@ def test_flags_come_from_the_environment_too(start_broker, tmp_path):
 
 async def test_sigterm_answers_parked_calls_and_ends_with_success(lone_client, broker):
     (submitted,) = await lone_client.submit({"capability": "work", "delay_seconds": 600})
-    parked = [asyncio.create_task(lone_client.lease(f"pod-{number}", wait=60)) for number in range(5)]
     watching = asyncio.create_task(lone_client.task(submitted["id"], wait=60))
+    parked = [asyncio.create_task(lone_client.lease(f"pod-{number}", wait=60)) for number in range(5)]
     await _parked(lone_client, 5)
 
     code = await asyncio.to_thread(broker.terminate)
@@ -199,7 +199,7 @@ def test_sigterm_ends_it_as_the_first_process_of_a_container_too():
         (inner,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
         assert Path(f"/proc/{inner}/status").read_text().split("NSpid:")[1].split()[1] == "1"
         os.kill(int(inner), signal.SIGTERM)
-        assert outer.wait(20) == 0
+        assert outer.wait(60) == 0
 
 
 def test_the_operations_port_says_alive_and_ready(broker):

@@ -8,7 +8,7 @@ from broker_process import eventually_async
 
 
 async def test_live_workers_keep_their_leases_over_a_kill(lone_client, broker):
-    await lone_client.configure({"name": "work", "lease_seconds": 2}, generation=2)
+    await lone_client.configure({"name": "work", "lease_seconds": 5}, generation=2)
     await lone_client.submit(*[{"capability": "work"}] * 20)
     leases = (await lone_client.lease(slots=20))["leases"]
     beats = [{"token": lease["token"]} for lease in leases]
@@ -32,19 +32,19 @@ async def test_a_worker_that_died_with_the_broker_loses_its_lease_afterwards(lon
 
     await asyncio.to_thread(broker.restart)
     await lone_client.reconnect()
-    (lease,) = (await lone_client.lease("alive", wait=30))["leases"]
+    (lease,) = (await lone_client.lease("alive", wait=60))["leases"]
 
     assert lease["task"]["id"] == submitted["id"]
     assert lease["task"]["epoch"] == 2
 
 
 async def test_a_stalled_broker_takes_nothing_from_live_workers(lone_client, broker):
-    await lone_client.configure({"name": "work", "lease_seconds": 1}, generation=2)
+    await lone_client.configure({"name": "work", "lease_seconds": 2}, generation=2)
     await lone_client.submit({"capability": "work"})
     (lease,) = (await lone_client.lease())["leases"]
 
     broker.pause()
-    await asyncio.sleep(2.5)  # longer than the lease: the worker's heartbeats get no answer
+    await asyncio.sleep(3.0)  # longer than the lease: the worker's heartbeats get no answer
     broker.resume()
     (status,) = (await lone_client.heartbeat(leases=[{"token": lease["token"]}]))["leases"]
 
@@ -53,13 +53,13 @@ async def test_a_stalled_broker_takes_nothing_from_live_workers(lone_client, bro
 
 
 async def test_a_stall_before_a_heartbeat_is_read_counts_as_one_too(lone_client, broker):
-    await lone_client.configure({"name": "work", "lease_seconds": 1}, generation=2)
+    await lone_client.configure({"name": "work", "lease_seconds": 2}, generation=2)
     await lone_client.submit({"capability": "work"})
     (lease,) = (await lone_client.lease())["leases"]
 
     broker.pause()
     beating = asyncio.create_task(lone_client.heartbeat(leases=[{"token": lease["token"]}]))
-    await asyncio.sleep(2.5)  # the heartbeat lies in the socket while the lease runs out
+    await asyncio.sleep(3.0)  # the heartbeat lies in the socket while the lease runs out
     broker.resume()
 
     assert (await beating)["leases"][0]["status"] == "ok"
@@ -139,4 +139,4 @@ async def test_a_parked_call_is_cut_by_a_kill_and_the_next_one_is_served(lone_cl
     await lone_client.submit({"capability": "work"})
 
     assert isinstance(cut, aiohttp.ClientError)
-    assert len((await lone_client.lease(wait=20))["leases"]) == 1
+    assert len((await lone_client.lease(wait=60))["leases"]) == 1

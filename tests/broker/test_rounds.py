@@ -29,8 +29,16 @@ async def until(broker: FaultyBroker, seconds: float) -> bool:
     return not broker.alive
 
 
-async def one_round(broker: FaultyBroker, dice: Random) -> bool:
+async def busy(broker: FaultyBroker, seen: Seen, before: int) -> bool:
+    """Wait until this round has seen work, however slow the machine is; False when the broker ended first."""
+    while len(seen.accepted) < before + 6 and broker.alive:  # noqa: ASYNC110  a process, not an event of this loop
+        await asyncio.sleep(0.02)
+    return broker.alive
+
+
+async def one_round(broker: FaultyBroker, dice: Random, seen: Seen) -> bool:
     """Start the broker, and end it in one way or the other; say whether it was its disk that ended it."""
+    before = len(seen.accepted)
     broker.fault = Fault.drawn(dice) if dice.random() < 0.5 else None
     try:
         await asyncio.to_thread(broker.start)
@@ -38,7 +46,9 @@ async def one_round(broker: FaultyBroker, dice: Random) -> bool:
         if broker.fault is None or error.exit_code != 1:
             raise
         return True
-    if await until(broker, dice.uniform(0.1, 0.8) if broker.fault is None else 3.0):
+    if await until(broker, dice.uniform(0.1, 0.8) if broker.fault is None else 3.0) or not await busy(
+        broker, seen, before
+    ):
         assert broker.fault is not None, broker.log[-2000:]
         assert broker.wait() == EXIT_FAILED
         return True
@@ -60,7 +70,7 @@ async def run_rounds(broker: FaultyBroker, rounds: int, seed: int) -> tuple[Seen
     ]
     failed = 0
     for _ in range(rounds):
-        failed += await one_round(broker, dice)
+        failed += await one_round(broker, dice, seen)
         broken = [task for task in load if task.done()]
         assert not broken, broken
         assert not seen.broken, seen.broken

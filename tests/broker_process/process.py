@@ -1,18 +1,21 @@
 """One `leadsman-broker serve` process and what a test may do to it."""
 
-import contextlib
+import fcntl
 import json
 import random
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from server_process import ServerProcess, StartError
 
 _HOST = "127.0.0.1"
 _FIRST_PORT, _LAST_PORT = 10_000, 30_000  # below the range the kernel hands out for outgoing connections
+_RESERVED = Path(tempfile.gettempdir()) / "leadsman-test-ports"
+_KEPT: list[IO[str]] = []
 
 
 class BrokerStartError(StartError):
@@ -20,11 +23,23 @@ class BrokerStartError(StartError):
 
 
 def free_port() -> int:
-    """A port nobody listens on and that no outgoing connection is given while a broker is down."""
+    """A port nobody listens on and that no outgoing connection is given while a broker is down.
+
+    It stays this process's own until it ends, also before a broker listens on it and while one is down: test
+    processes beside this one choose among the same numbers.
+    """
+    _RESERVED.mkdir(exist_ok=True)
     while True:
         port = random.randint(_FIRST_PORT, _LAST_PORT)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((_HOST, port))
+        reservation = (_RESERVED / str(port)).open("w")
+        try:
+            fcntl.flock(reservation, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind((_HOST, port))
+        except OSError:
+            reservation.close()
+        else:
+            _KEPT.append(reservation)
             return port
 
 
@@ -68,7 +83,8 @@ class BrokerProcess(ServerProcess):
 
     def log_records(self) -> list[dict[str, Any]]:
         """The structured log lines."""
-        return [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
+        whole = self.log[: self.log.rfind("\n") + 1]  # who reads meanwhile may see half of the last line
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
     def command(self) -> list[str]:
         """The command line of the next start."""

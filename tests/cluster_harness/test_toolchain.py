@@ -48,13 +48,13 @@ def build_elsewhere() -> subprocess.Popen[bytes]:
 def test_two_runs_do_not_compile_the_same_twice(ledger: Path) -> None:
     Path(f"{ledger}.hold").touch()
     with build_elsewhere() as first:
-        wait_for("the first to compile", lambda: started(ledger), seconds=20)
+        wait_for("the first to compile", lambda: started(ledger), seconds=60)
         with build_elsewhere() as second:
             assert second.stderr is not None
             assert b"waiting for another run" in second.stderr.readline()
             Path(f"{ledger}.hold").unlink()
             second.stderr.read()
-            assert (first.wait(20), second.wait(20)) == (0, 0)
+            assert (first.wait(60), second.wait(60)) == (0, 0)
 
     assert started(ledger) == 1
     assert toolchain.path("pause").read_text() == "whole\n"
@@ -63,7 +63,7 @@ def test_two_runs_do_not_compile_the_same_twice(ledger: Path) -> None:
 def test_a_killed_build_leaves_no_half_program(ledger: Path) -> None:
     Path(f"{ledger}.hold").touch()
     with build_elsewhere() as killed:
-        wait_for("the build to have written half", lambda: started(ledger), seconds=20)
+        wait_for("the build to have written half", lambda: started(ledger), seconds=60)
         killed.kill()
     assert not toolchain.path("pause").exists()
     Path(f"{ledger}.hold").unlink()

@@ -90,7 +90,7 @@ def dev(folder: Path, *arguments: str) -> Iterator[Dev]:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(20)
+                process.wait(SECONDS)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGINT)
-                process.wait(20)
+                process.wait(SECONDS)

@@ -19,26 +19,31 @@ from worker_process import CuttingProxy, gate, journal, start_worker
 __all__ = ["gate", "journal", "start_broker", "start_worker"]
 
 QUICK = {"backoff_seconds": 0.1, "max_backoff_seconds": 0.2}
+STEADY = {**QUICK, "lease_seconds": 20.0, "heartbeat_seconds": 0.5}
+"""What a worker hears comes soon, and a lease outlives whatever a busy machine does to it."""
+BRIEF = {"lease_seconds": 2.0, "heartbeat_seconds": None}
 CAPABILITIES = [
-    {"name": "echo", **QUICK},
-    {"name": "gate", "lease_seconds": 1.5, **QUICK},
-    {"name": "steps", "lease_seconds": 1.5, **QUICK},
-    {"name": "fail", "max_attempts": 3, **QUICK},
-    {"name": "block", "lease_seconds": 2.0, **QUICK},
-    {"name": "stuck", "lease_seconds": 4.0, **QUICK},
+    {"name": "echo", **STEADY},
+    {"name": "gate", **STEADY},
+    {"name": "steps", **STEADY},
+    {"name": "fail", "max_attempts": 3, **STEADY},
+    {"name": "block", "lease_seconds": 3.0, **QUICK},
+    {"name": "stuck", **STEADY},
     {"name": "small", "max_depth": 2, "retry_after_seconds": 1},
-    {"name": "isolated", "lease_seconds": 1.5, "max_attempts": 2, **QUICK},
+    {"name": "isolated", "max_attempts": 2, **STEADY},
+    {"name": "greedy", "lease_seconds": 2.5, **QUICK},
     {"name": "typed", **QUICK},
     {"name": "browser", **QUICK},
     {"name": "llm", **QUICK},
     {"name": "code", **QUICK},
     {"name": "spans", **QUICK},
     {"name": "chain", "max_attempts": 2, **QUICK},
-    {"name": "words", "lease_seconds": 1.5, **QUICK},
+    {"name": "words", "lease_seconds": 3.0, **QUICK},
     {"name": "chaos", "lease_seconds": 2.0, "max_attempts": 100, "max_reclaims": 100, **QUICK},
-    {"name": "once", "lease_seconds": 1.5, **QUICK},
-    {"name": "gated", "lease_seconds": 1.5, "progress_timeout_seconds": 1.0, "max_attempts": 1, **QUICK},
-    {"name": "impatient", "lease_seconds": 1.5, "unreachable_seconds": 1.0, **QUICK},
+    {"name": "once", **STEADY},
+    {"name": "gated", "progress_timeout_seconds": 3.0, "max_attempts": 1, **STEADY},
+    {"name": "tight", "lease_seconds": 2.0, "progress_timeout_seconds": 1.0, "max_attempts": 1, **QUICK},
+    {"name": "impatient", "unreachable_seconds": 1.0, **STEADY},
 ]
 
 
@@ -51,6 +56,11 @@ def shared_broker(tmp_path_factory) -> Iterator[BrokerProcess]:
 @pytest.fixture
 def own_broker() -> None:
     """Asked for by a test that needs a broker to itself."""
+
+
+@pytest.fixture
+def brief_leases() -> None:
+    """Asked for by a test in which a lease is lost: every lease is short."""
 
 
 @pytest.fixture
@@ -67,13 +77,15 @@ def broker(
 ) -> BrokerProcess:
     own = "own_broker" in request.fixturenames
     broker = start_broker() if own else request.getfixturevalue("shared_broker")
+    brief = BRIEF if "brief_leases" in request.fixturenames else {}
+    rules = [rule | brief for rule in CAPABILITIES]
     put = urllib.request.Request(
         f"{broker.url}/v1/namespaces/{namespace}/capabilities",
-        json.dumps({"generation": 1, "capabilities": CAPABILITIES}).encode(),
+        json.dumps({"generation": 1, "capabilities": rules}).encode(),
         {"Content-Type": "application/json"},
         method="PUT",
     )
-    with urllib.request.urlopen(put, timeout=30):
+    with urllib.request.urlopen(put, timeout=60):
         return broker
 
 

@@ -6,6 +6,7 @@ from broker_process import eventually
 from leadsman import TaskState
 
 
+@pytest.mark.usefixtures("brief_leases")
 @pytest.mark.parametrize("name", ["default", "sync"])
 def test_after_a_kill_the_next_attempt_resumes_where_the_last_checkpoint_was(
     broker, client, start_worker, journal, gate, name
@@ -16,11 +17,12 @@ def test_after_a_kill_the_next_attempt_resumes_where_the_last_checkpoint_was(
     first.kill()
     gate.open()
     start_worker(broker.url, capabilities=["steps"])
-    assert client.result(task, timeout_seconds=30) == {"steps": 4}
+    assert client.result(task, timeout_seconds=60) == {"steps": 4}
     assert journal.details("resumed", task) == [0, 3]
     assert journal.details("step", task) == [0, 1, 2, 3]
 
 
+@pytest.mark.usefixtures("brief_leases")
 @pytest.mark.usefixtures("own_broker")
 def test_a_checkpoint_outlives_the_broker_that_took_it(broker, client, start_worker, journal, gate):
     first = start_worker(broker.url, capabilities=["steps"])
@@ -31,7 +33,7 @@ def test_a_checkpoint_outlives_the_broker_that_took_it(broker, client, start_wor
     broker.start()
     gate.open()
     start_worker(broker.url, capabilities=["steps"])
-    assert client.result(task, timeout_seconds=30) == {"steps": 2}
+    assert client.result(task, timeout_seconds=60) == {"steps": 2}
     assert journal.details("resumed", task) == [0, 1]
 
 
@@ -44,7 +46,7 @@ def test_a_checkpoint_waits_for_a_broker_that_is_away(broker, client, start_work
     gate.open()
     eventually(lambda: journal.details("step", task) == [0, 1], what="a handler at its second checkpoint")
     broker.start()
-    assert client.result(task, timeout_seconds=30) == {"steps": 3}
+    assert client.result(task, timeout_seconds=60) == {"steps": 3}
     assert client.get(task).attempts.deliveries == 1
 
 
@@ -56,14 +58,14 @@ def test_a_failure_carries_the_checkpoint_that_was_only_queued(proxy, client, st
     gate.open()
     eventually(lambda: client.get(task).attempts.failures, what="the failure")
     proxy.cut("/leases/heartbeat", "request", times=0)
-    assert client.result(task, timeout_seconds=30) == "resumed from the last"
+    assert client.result(task, timeout_seconds=60) == "resumed from the last"
     assert journal.details("resumed", task) == [None, "second"]
 
 
 def test_a_checkpoint_that_cannot_be_stored_is_told_to_the_handler(broker, client, start_worker):
     start_worker(broker.url, capabilities=["steps"])
     task = client.submit("steps", name="bad-checkpoints").id
-    assert client.result(task, timeout_seconds=30) == ["refused", "refused"]
+    assert client.result(task, timeout_seconds=60) == ["refused", "refused"]
 
 
 def test_many_checkpoints_at_once_are_all_kept(broker, client, start_worker, journal):

@@ -50,11 +50,11 @@ async def test_an_async_program_submits_waits_and_reads(broker, start_worker):
     async with Client(broker.url) as client:
         submitted = await client.submit("echo", {"n": 1}, task_class="interactive", tenant="acme", priority=7)
         assert submitted.accepted
-        assert await client.result(submitted.id, timeout_seconds=30) == {"n": 1}
+        assert await client.result(submitted.id, timeout_seconds=60) == {"n": 1}
         view = await client.get(submitted.id)
         assert (view.state, view.tenant, view.priority) == (TaskState.COMPLETED, "acme", 7)
         results = await asyncio.gather(*(client.submit("echo", n) for n in range(20)))
-        assert [await client.result(one.id, timeout_seconds=30) for one in results] == list(range(20))
+        assert [await client.result(one.id, timeout_seconds=60) for one in results] == list(range(20))
 
 
 def test_any_number_of_tasks_is_submitted_in_order(client):
@@ -83,7 +83,7 @@ def test_a_lost_reply_never_doubles_a_task(broker, proxy, start_worker, journal)
     start_worker(broker.url, capabilities=["echo"], slots=8)
     with SyncClient(broker.url) as client:
         for answer in answers:
-            client.wait(answer.id, timeout_seconds=30)
+            client.wait(answer.id, timeout_seconds=60)
         assert client.submit("echo", "last").id
         eventually(lambda: len(journal.entries("ran")) == 51, what="every task run")
 
@@ -133,7 +133,7 @@ def test_a_task_without_a_result_says_why(broker, client, start_worker):
     start_worker(broker.url, capabilities=["fail"])
     task = client.submit("fail", {"raise": "Dead"}).id
     with pytest.raises(TaskFailedError, match=r"is dead: .*Dead: hopeless") as caught:
-        client.result(task, timeout_seconds=30)
+        client.result(task, timeout_seconds=60)
     assert caught.value.view.attempts.failures == 1
     waiting = client.submit("echo", 1).id
     client.cancel(waiting)
@@ -152,7 +152,7 @@ def test_dead_tasks_are_listed_and_redriven(broker, client, start_worker):
     worker = start_worker(broker.url, capabilities=["fail"], slots=8)
     tasks = [client.submit("fail", {"raise": "ValueError"}, max_attempts=1).id for _ in range(5)]
     for task in tasks:
-        client.wait(task, timeout_seconds=30)
+        client.wait(task, timeout_seconds=60)
     worker.kill()
     assert [view.id for view in client.dead("fail")] == tasks
     assert [view.id for view in client.dead("fail", limit=2)] == tasks[:2]
@@ -196,7 +196,7 @@ def test_threads_share_a_client(broker, client, start_worker):
     found = {}
 
     def run(number):
-        found[number] = client.result(client.submit("echo", number).id, timeout_seconds=30)
+        found[number] = client.result(client.submit("echo", number).id, timeout_seconds=60)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(16)]
     for thread in threads:
@@ -217,7 +217,7 @@ def test_a_forked_process_uses_the_client_it_inherited(client):
     queue = context.Queue()
     child = context.Process(target=_submit_in_child, args=(client, queue))
     child.start()
-    assert queue.get(timeout=30)
+    assert queue.get(timeout=60)
     child.join(30)
     assert child.exitcode == 0
     assert client.submit("echo", "again").accepted
@@ -343,7 +343,7 @@ def test_a_delayed_task_and_one_with_a_ttl(client):
     view = client.get(client.submit("echo", delay_seconds=3600).id)
     assert view.state is TaskState.DELAYED
     assert view.due_at >= before + 3590
-    expired = client.wait(client.submit("echo", ttl_seconds=0.05).id, timeout_seconds=30)
+    expired = client.wait(client.submit("echo", ttl_seconds=0.05).id, timeout_seconds=60)
     assert expired.state is TaskState.EXPIRED
 
 

@@ -15,7 +15,7 @@ def fence(broker, pod_uid, action="fence", **options):
     request = urllib.request.Request(
         f"{broker.url}/v1/workers/{action}", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=10) as reply:
+    with urllib.request.urlopen(request, timeout=60) as reply:
         return json.load(reply)["results"][0]
 
 
@@ -44,7 +44,7 @@ def test_a_fence_makes_a_worker_unready_and_lifting_it_makes_it_ready_and_useful
     assert client.get(task).state is TaskState.READY
     assert fence(broker, worker.pod_uid, "unfence")["lifted"]
     eventually(lambda: worker.health("/readyz") == 200, what="a worker that is ready again")
-    assert client.result(task, timeout_seconds=30) == "later"
+    assert client.result(task, timeout_seconds=60) == "later"
 
 
 def test_an_idle_worker_learns_of_fence_and_unfence_without_a_heartbeat(broker, proxy, start_worker):
@@ -74,11 +74,11 @@ def test_a_cordoned_worker_stays_ready_finishes_and_works_again_when_the_cordon_
     assert fence(broker, worker.pod_uid, "cordon")["leases"] == 1
     waiting = client.submit("gate", gate.path).id
     gate.open()
-    client.wait(running, timeout_seconds=30)
+    client.wait(running, timeout_seconds=60)
     assert worker.health("/readyz") == 200
     assert client.get(waiting).attempts.deliveries == 0
     assert fence(broker, worker.pod_uid, "uncordon")["lifted"]
-    assert client.wait(waiting, timeout_seconds=30).state is TaskState.COMPLETED
+    assert client.wait(waiting, timeout_seconds=60).state is TaskState.COMPLETED
 
 
 def test_a_worker_that_is_asked_to_drain_finishes_and_ends(broker, client, start_worker, journal, gate):
@@ -89,7 +89,7 @@ def test_a_worker_that_is_asked_to_drain_finishes_and_ends(broker, client, start
     eventually(lambda: worker.health("/readyz") == 503, what="a worker that is not ready")
     worker.terminate()  # one signal after that is still a request to end in good order
     gate.open()
-    assert worker.wait(30) == 0
+    assert worker.wait(60) == 0
     assert client.get(running).state is TaskState.COMPLETED
 
 

@@ -38,7 +38,7 @@ def test_a_handler_runs_in_a_process_of_its_own(worker, client):
         client.submit("isolated", number, name=name, tenant="acme").id
         for number, name in enumerate(["default", "async", "async"])
     ]
-    results = [client.result(task, timeout_seconds=30) for task in tasks]
+    results = [client.result(task, timeout_seconds=60) for task in tasks]
     assert [(one["payload"], one["tenant"], one["attempt"]) for one in results] == [
         (number, "acme", 1) for number in range(3)
     ]
@@ -51,7 +51,7 @@ def test_a_handler_runs_in_a_process_of_its_own(worker, client):
 @pytest.mark.usefixtures("worker")
 def test_its_checkpoints_are_durable_before_they_return(client, journal):
     task = client.submit("isolated", name="steps").id
-    assert client.result(task, timeout_seconds=30) == "resumed"
+    assert client.result(task, timeout_seconds=60) == "resumed"
     assert journal.details("resumed", task) == [None, "second"]
 
 
@@ -67,11 +67,11 @@ def test_its_end_is_told_at_once_and_costs_the_worker_nothing(worker, client, jo
     }
     tasks = {how: client.submit("isolated", how, name="ends").id for how in ends}
     for how, (kind, words) in ends.items():
-        view = client.wait(tasks[how], timeout_seconds=30)
+        view = client.wait(tasks[how], timeout_seconds=60)
         assert (view.state, view.error.type, view.attempts.reclaims) == (TaskState.DEAD, kind, 0)
         assert words in view.error.message
     gate.open()
-    assert client.result(beside, timeout_seconds=30) == "passed"
+    assert client.result(beside, timeout_seconds=60) == "passed"
     assert client.get(beside).attempts.deliveries == 1
     assert worker.alive
 
@@ -79,10 +79,10 @@ def test_its_end_is_told_at_once_and_costs_the_worker_nothing(worker, client, jo
 @pytest.mark.usefixtures("worker")
 def test_its_time_is_kept_and_all_that_it_started_ends_with_it(client, journal):
     task = client.submit("isolated", name="slow", max_attempts=1).id
-    view = client.wait(task, timeout_seconds=30)
+    view = client.wait(task, timeout_seconds=60)
     assert (view.error.type, view.error.message) == (
         "timeout",
-        "the handler did not end within 1 s and was killed",
+        "the handler did not end within 3 s and was killed",
     )
     assert not any(alive(pid) for pid in family(journal, task))
 
@@ -92,7 +92,7 @@ def test_a_cancelled_one_that_does_not_listen_is_killed(client, journal):
     task = client.submit("isolated", name="stubborn").id
     pids = family(journal, task)
     client.cancel(task)
-    assert client.wait(task, timeout_seconds=30).state is TaskState.CANCELLED
+    assert client.wait(task, timeout_seconds=60).state is TaskState.CANCELLED
     assert not any(alive(pid) for pid in pids)
 
 
@@ -102,29 +102,29 @@ def test_one_that_listens_may_save_its_state(broker, worker, client, journal, st
     worker.terminate()
     eventually(lambda: worker.records("draining"), what="a draining worker")
     worker.terminate()
-    assert worker.wait(30) == 0
+    assert worker.wait() == 0
     start_worker(broker.url, capabilities=["isolated"])
-    assert client.result(task, timeout_seconds=30) == "saved"
+    assert client.result(task, timeout_seconds=60) == "saved"
     assert client.get(task).attempts.releases == 1
 
 
+@pytest.mark.usefixtures("brief_leases")
 def test_one_whose_lease_is_lost_is_killed(worker, client, journal):
     task = client.submit("isolated", name="stubborn").id
     pids = family(journal, task)
     worker.pause()
-    eventually(lambda: client.get(task).attempts.reclaims == 1, what="a reclaimed task")
+    eventually(lambda: client.get(task).attempts.reclaims, what="a reclaimed task")
     client.cancel(task)
     worker.resume()
     eventually(lambda: not any(alive(pid) for pid in pids), what="the end of the handler and its family")
     assert worker.alive
 
 
-@pytest.mark.usefixtures("worker")
-def test_one_that_holds_the_interpreter_lock_keeps_its_lease(client):
-    view = client.wait(client.submit("isolated", 25, name="gil").id, timeout_seconds=120)
-    assert view.state is TaskState.COMPLETED
-    assert view.result > 1.5
-    assert view.attempts.deliveries == 1
+def test_one_that_holds_the_interpreter_lock_for_longer_than_its_lease_keeps_it(broker, client, start_worker):
+    start_worker(broker.url, capabilities=["greedy"])
+    view = client.wait(client.submit("greedy", 3.0).id, timeout_seconds=120)
+    assert (view.state, view.attempts.deliveries) == (TaskState.COMPLETED, 1)
+    assert view.result >= 3.0
 
 
 def test_a_worker_that_is_killed_takes_its_handlers_with_it(worker, client, journal):
@@ -138,27 +138,27 @@ def test_a_worker_without_its_nursery_gives_the_task_back_and_goes(broker, clien
     (nursery,) = children(crippled.pid)
     os.kill(nursery, signal.SIGKILL)
     task = client.submit("isolated").id
-    assert crippled.wait(30) == 1
+    assert crippled.wait() == 1
     assert crippled.records("no isolated handler can run")
     start_worker(broker.url, capabilities=["isolated"])
-    view = client.wait(task, timeout_seconds=30)
+    view = client.wait(task, timeout_seconds=60)
     assert (view.state, view.attempts.failures) == (TaskState.COMPLETED, 0)
 
 
 def test_nothing_is_left_of_attempts_that_ended(worker, client):
     for task in [client.submit("isolated", number).id for number in range(12)]:
-        client.result(task, timeout_seconds=30)
+        client.result(task, timeout_seconds=60)
     (nursery,) = children(worker.pid)
     eventually(lambda: not children(nursery), what="a nursery without children")
     open_files = len(list(Path(f"/proc/{worker.pid}/fd").iterdir()))
     for task in [client.submit("isolated", number).id for number in range(12)]:
-        client.result(task, timeout_seconds=30)
+        client.result(task, timeout_seconds=60)
     eventually(
         lambda: len(list(Path(f"/proc/{worker.pid}/fd").iterdir())) <= open_files,
         what="as many open files as before",
     )
     worker.terminate()
-    assert worker.wait(30) == 0
+    assert worker.wait() == 0
     assert not alive(nursery)
 
 

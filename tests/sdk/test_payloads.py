@@ -119,9 +119,9 @@ def test_a_function_with_more_parameters_is_refused():
 @pytest.mark.parametrize("name", ["typed", "typed-sync", "typed-isolated"])
 def test_a_worker_does_so_too(broker, client, start_worker, journal, name):
     start_worker(broker.url, capabilities=["typed"])
-    assert client.result(client.submit("typed", {"n": 4}, name=name).id, timeout_seconds=30) == 5
+    assert client.result(client.submit("typed", {"n": 4}, name=name).id, timeout_seconds=60) == 5
     bad = client.submit("typed", {"n": "x"}, name=name).id
-    view = client.wait(bad, timeout_seconds=30)
+    view = client.wait(bad, timeout_seconds=60)
     assert (view.state, view.error.type) == (TaskState.DEAD, "InvalidPayload")
     assert "n: Input should be a valid integer" in view.error.message
     assert not journal.entries("ran", bad)
@@ -130,7 +130,7 @@ def test_a_worker_does_so_too(broker, client, start_worker, journal, name):
 def test_a_provider_s_429_spends_no_attempt(broker, client, start_worker):
     start_worker(broker.url, capabilities=["typed"])
     task = client.submit("typed", name="rate-limited").id
-    view = client.wait(task, timeout_seconds=30)
+    view = client.wait(task, timeout_seconds=60)
     assert (view.state, view.result) == (TaskState.COMPLETED, 1)
     assert (view.attempts.releases, view.attempts.failures) == (1, 0)
     assert any("slow down" in (entry.detail or "") for entry in view.history)

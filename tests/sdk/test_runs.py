@@ -16,7 +16,7 @@ def test_a_run_is_submitted_watched_and_paid_for_as_one(broker, client, start_wo
     payload = {"calls": [[10, "0.5"]], "gate": gate.path}
     run.submit("echo", payload, name="spend")
     run.submit_many([TaskSubmit(capability="echo", payload=payload, name="spend")])
-    view = run.wait(timeout_seconds=30)
+    view = run.wait(timeout_seconds=60)
     assert (view.state, view.tasks.completed, view.caps.max_cost_micros) == (RunState.COMPLETED, 2, 5_000_000)
     cost = run.cost()
     assert (cost.completed, cost.tokens, cost.cost_micros) == (2, 20, 1_000_000)
@@ -27,10 +27,10 @@ def test_a_run_over_its_cap_tells_its_handlers_to_stop(broker, client, start_wor
     run = client.run(max_tokens=5)
     task = run.submit("echo", {"calls": [[6, 0]], "gate": gate.path}, name="spend").id
     queued = run.submit("gate").id
-    view = run.wait(timeout_seconds=30)
+    view = run.wait(timeout_seconds=60)
     assert (view.state, view.reason) == (RunState.FAILED, "used 6 tokens of 5")
     assert client.get(queued).state is TaskState.CANCELLED
-    assert client.wait(task, timeout_seconds=30).state is TaskState.CANCELLED
+    assert client.wait(task, timeout_seconds=60).state is TaskState.CANCELLED
     with pytest.raises(BrokerError) as refused:
         run.submit("echo")
     assert (refused.value.code, refused.value.status) == ("run_ended", 409)
@@ -58,7 +58,7 @@ async def test_the_asynchronous_client_has_the_same_calls(broker, client):
         with pytest.raises(BrokerError) as refused:
             await run.submit("echo")
         assert refused.value.code == "run_ended"
-        assert (await run.wait(timeout_seconds=5)).state is RunState.FAILED
+        assert (await run.wait(timeout_seconds=60)).state is RunState.FAILED
 
 
 def test_pages_of_runs_follow_one_another(client):

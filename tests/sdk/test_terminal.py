@@ -123,11 +123,11 @@ def test_a_worker_in_development_is_started_again_when_a_file_changes(terminal, 
     handlers.write_text(source.format("'old'"))
     monkeypatch.chdir(tmp_path)
     shown = terminal("worker", "handlers:app", "--reload")
-    assert client.result(client.submit("echo").id, timeout_seconds=30) == "old"
+    assert client.result(client.submit("echo").id, timeout_seconds=60) == "old"
     handlers.write_text("this is no Python")
     eventually(lambda: "it starts again when a file changes" in shown.read(), what="a worker that ended")
     handlers.write_text(source.format("'new and longer'"))
-    assert client.result(client.submit("echo").id, timeout_seconds=30) == "new and longer"
+    assert client.result(client.submit("echo").id, timeout_seconds=60) == "new and longer"
     os.kill(shown.process.pid, signal.SIGTERM)
     assert shown.wait() == 0
 
@@ -156,7 +156,7 @@ def test_a_worker_on_a_terminal_drains_at_ctrl_c(terminal, client, tmp_path, mon
     )
     monkeypatch.chdir(tmp_path)
     shown = terminal("worker", "handlers:app", "--log-format", "console")
-    assert client.result(client.submit("echo", "hello").id, timeout_seconds=30) == "hello"
+    assert client.result(client.submit("echo", "hello").id, timeout_seconds=60) == "hello"
     os.killpg(shown.process.pid, signal.SIGINT)
     assert shown.wait() == 0
     assert "the worker runs" in shown.read()

@@ -22,14 +22,14 @@ def test_usage_is_booked_while_the_handler_runs_and_every_attempt_counts(broker,
     task = client.submit("echo", payload, name="spend").id
     eventually(lambda: usage_of(client, task) == (150, 15_000), what="the usage of a running attempt")
     gate.open()
-    client.result(task, timeout_seconds=30)
+    client.result(task, timeout_seconds=60)
     assert usage_of(client, task) == (300, 30_000)
 
 
 def test_an_isolated_handler_reports_too(broker, client, start_worker):
     start_worker(broker.url, capabilities=["echo"])
     task = client.submit("echo", name="spend-isolated").id
-    client.result(task, timeout_seconds=30)
+    client.result(task, timeout_seconds=60)
     assert usage_of(client, task) == (3, 250_000)
 
 

@@ -89,13 +89,13 @@ class ServerProcess(ABC):
         process.kill()
         process.wait()
 
-    def terminate(self, seconds: float = 20.0) -> int:
+    def terminate(self, seconds: float = 60.0) -> int:
         """SIGTERM; return the exit code. Raises subprocess.TimeoutExpired when it does not end in time."""
         process = self._running()
         process.terminate()
         return process.wait(seconds)
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         """Wait until it ends by itself and return the exit code."""
         return self._running().wait(seconds)
 

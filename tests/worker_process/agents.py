@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import re
 import signal
@@ -216,10 +217,11 @@ async def bad_result(ctx: Context):
 
 @app.task("stuck")
 async def block_behind_a_gate(ctx: Context):
+    """Waits at one gate, then blocks the event loop until another opens."""
     note(ctx, "started")
     await pass_gate(ctx.payload["gate"])
     note(ctx, "blocking")
-    time.sleep(ctx.payload["seconds"])  # noqa: ASYNC251  the mistake under test
+    block_until_open(ctx.payload["end"])
     return "blocked"
 
 
@@ -232,12 +234,17 @@ async def block(ctx: Context):
     return "blocked"
 
 
-@app.task("block", name="until")
+def block_until_open(gate):
+    while not Gate(Path(gate)).is_open:
+        time.sleep(LOOK_SECONDS)
+
+
+@app.task("gate", name="blocking")
+@app.task("tight")
 async def block_until(ctx: Context):
     """Blocks the event loop until its gate opens."""
     note(ctx, "started")
-    while not Gate(Path(ctx.payload)).is_open:
-        time.sleep(LOOK_SECONDS)  # noqa: ASYNC251  the mistake under test
+    block_until_open(ctx.payload)
     return "blocked"
 
 
@@ -292,7 +299,7 @@ def isolated_end(ctx: SyncContext):
     return None
 
 
-@app.task("isolated", name="slow", isolation="process", timeout_seconds=1.0)
+@app.task("isolated", name="slow", isolation="process", timeout_seconds=3.0)
 @app.task("isolated", name="stubborn", isolation="process")
 def isolated_family(ctx: SyncContext):
     """Starts processes that must not outlive it, one in a session of its own, and does not end."""
@@ -315,13 +322,17 @@ async def isolated_save(ctx: Context):
         await ctx.checkpoint("saved")
 
 
-@app.task("isolated", name="gil", isolation="process")
-def isolated_gil(ctx: SyncContext):
-    """Holds the interpreter lock for longer than a lease: nothing else of this process runs meanwhile."""
+@app.task("greedy", isolation="process")
+def hold_the_lock(ctx: SyncContext):
+    """Holds the interpreter lock for as many seconds as the payload says, whatever the machine's speed."""
     note(ctx, "started")
-    started = time.monotonic()
-    re.match(r"(a*)*b", "a" * ctx.payload)
-    return time.monotonic() - started
+    length, took = 20, 0.0  # each letter more doubles the time
+    while took < ctx.payload:
+        length += max(1, int(math.log2(ctx.payload / took))) if took else 0
+        started = time.monotonic()
+        re.match(r"(a*)*b", "a" * length)
+        took = time.monotonic() - started
+    return took
 
 
 class Number(BaseModel):
@@ -356,7 +367,7 @@ async def rate_limited(ctx: Context):
 
 @app.task("gated", name="steady")
 async def steady(ctx: Context):
-    for _ in range(30):
+    for _ in range(40):
         ctx.progress()
         await asyncio.sleep(0.1)
     return "done"
@@ -364,7 +375,7 @@ async def steady(ctx: Context):
 
 @app.task("gated", name="steady-isolated", isolation="process")
 def steady_isolated(ctx: SyncContext):
-    for _ in range(30):
+    for _ in range(40):
         ctx.progress()
         time.sleep(0.1)
     return "done"
@@ -374,13 +385,6 @@ def steady_isolated(ctx: SyncContext):
 async def hung(ctx: Context):
     note(ctx, "started")
     await asyncio.Event().wait()
-
-
-@app.task("gated", name="blocked")
-async def blocked(ctx: Context):
-    note(ctx, "started")
-    time.sleep(ctx.payload)  # noqa: ASYNC251  the mistake under test
-    return "blocked"
 
 
 @app.task("spans")

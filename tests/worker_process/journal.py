@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 
+def whole_lines(text: str) -> list[str]:
+    """Return the lines that are written to their end: who reads a file meanwhile may see half of the last one."""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
 @dataclass(frozen=True)
 class Entry:
     """One thing a handler did."""
@@ -25,16 +30,19 @@ class Journal:
         self.path = path
 
     def write(self, event: str, task: str, attempt: int, detail: Any = None) -> None:
-        """Append one line in one write, so that processes do not mix theirs."""
+        """Append one line in one write, so that processes do not mix theirs.
+
+        It begins with a line end too: a kill -9 in the middle of the entry before must not spoil this one.
+        """
         entry = {"event": event, "task": task, "attempt": attempt, "pid": os.getpid(), "detail": detail}
         with self.path.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+            file.write(f"\n{json.dumps(entry)}\n")
 
     def entries(self, event: str | None = None, task: str | None = None) -> list[Entry]:
         """Return what was written so far."""
         if not self.path.exists():
             return []
-        lines = self.path.read_text().splitlines()
+        lines = [line for line in whole_lines(self.path.read_text()) if line.endswith("}")]
         found = [Entry(**json.loads(line)) for line in lines]
         return [e for e in found if event in {None, e.event} and task in {None, e.task}]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from broker_process import eventually
 
-from .journal import Journal
+from .journal import Journal, whole_lines
 
 _TESTS = Path(__file__).resolve().parents[1]
 
@@ -75,7 +75,7 @@ class WorkerProcess:
 
     def records(self, event: str | None = None) -> list[dict[str, Any]]:
         """Return its structured log lines."""
-        found = [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
+        found = [json.loads(line) for line in whole_lines(self.log) if line.startswith("{")]
         return [record for record in found if event in {None, record.get("event")}]
 
     def connected(self) -> "WorkerProcess":
@@ -96,7 +96,7 @@ class WorkerProcess:
     def health(self, path: str) -> int:
         """Return the status of a health check; 0 when nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}{path}", timeout=5) as reply:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}{path}", timeout=60) as reply:
                 status: int = reply.status
                 return status
         except urllib.error.HTTPError as error:
@@ -126,7 +126,7 @@ class WorkerProcess:
         """SIGCONT."""
         self.signal(signal.SIGCONT)
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         """Wait until it ends by itself; return the exit code."""
         return self.process.wait(seconds)
 
