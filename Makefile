@@ -161,8 +161,8 @@ bench-reaction: venv cluster-build ## From enqueue to the final number of replic
 	$(PY) bench/reaction.py
 
 .PHONY: bench-operator
-bench-operator: venv cluster-build ## The operator among 100, 500 and 1,000 pools on a real control plane
-	$(PY) bench/many_pools.py
+bench-operator: venv cluster-build ## The operator among many pools on a real control plane (ARGS="--pools 1000")
+	$(PY) bench/many_pools.py $(ARGS)
 
 .PHONY: test-long
 test-long: venv cluster-build ## The long targets of the randomised and repeated tests
