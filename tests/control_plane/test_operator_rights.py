@@ -3,8 +3,9 @@
 import asyncio
 import base64
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +18,36 @@ from fleet import BrokerClient, Kube, OperatorProcess, until
 from fleet import kube as paths
 from fleet.manifests import capability, pool
 from fleet.pools import Pools
+from fleet.scene import COST, POOL, Scene
 from leadsman.wire.tasks import TaskSubmit
 
-RULES: list[dict[str, Any]] = [
-    {
-        "apiGroups": ["leadsman.dev"],
-        "resources": ["capabilities", "workerpools"],
-        "verbs": ["get", "list", "watch"],
-    },
-    {
-        "apiGroups": ["leadsman.dev"],
-        "resources": ["capabilities/status", "workerpools/status"],
-        "verbs": ["patch"],
-    },
-    {
-        "apiGroups": ["apps"],
-        "resources": ["deployments"],
-        "verbs": ["get", "list", "watch", "create", "patch"],
-    },
-    {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "patch"]},
-    {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
-    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
-]
-ELECTION = [
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
-]
+_TEMPLATE = Path(__file__).resolve().parents[2] / "charts" / "leadsman" / "templates" / "_operator-rules.tpl"
+_REFUSAL = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[\w/]+)" in API group "(?P<group>[\w.]*)"')
+
+Rule = dict[str, Any]
+Right = tuple[str, str, str]
+"""API group, resource and verb."""
+
+
+def published(name: str) -> list[Rule]:
+    """The rules of one of the chart's lists; there is nothing of a template in them."""
+    _, _, rest = _TEMPLATE.read_text().partition(f'{{{{- define "leadsman.{name}" -}}}}')
+    rules: list[Rule] = yaml.safe_load(rest.partition("{{- end }}")[0])
+    return rules
+
+
+RULES, ELECTION = published("operatorRules"), published("electionRules")
+
+
+def rights(rules: list[Rule]) -> set[Right]:
+    """Every single right in these rules."""
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
 
 
 @pytest.fixture
@@ -51,23 +56,9 @@ def second_namespace(control_plane: ControlPlane) -> Iterator[str]:
         yield name
 
 
-async def account(
-    kube: Kube,
-    plane: ControlPlane,
-    folder: Path,
-    home: str,
-    namespaces: list[str],
-    *,
-    without: dict[str, Any] | None = None,
-) -> Path:
-    """A service account in `home` with the published rights in these namespaces; returns its kubeconfig.
-
-    `without`: a rule that is left out.
-    """
+async def account(kube: Kube, plane: ControlPlane, folder: Path, home: str) -> Path:
+    """A service account in `home` without any right; returns its kubeconfig."""
     await kube.create(f"/api/v1/namespaces/{home}/serviceaccounts", {"metadata": {"name": "operator"}})
-    for namespace in namespaces:
-        await grant(kube, home, namespace, "operator", [rule for rule in RULES if rule is not without])
-    await grant(kube, home, home, "election", [rule for rule in ELECTION if rule is not without])
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
     reply = await kube.create(f"/api/v1/namespaces/{home}/serviceaccounts/operator/token", request)
     return with_token(plane.kubeconfig, folder / "operator.kubeconfig", reply["status"]["token"])
@@ -85,16 +76,17 @@ def with_token(kubeconfig: Path, path: Path, token: str) -> Path:
     return path
 
 
-async def grant(kube: Kube, home: str, namespace: str, name: str, rules: list[dict[str, Any]]) -> None:
+async def grant(kube: Kube, home: str, namespace: str, name: str, rules: list[Rule]) -> None:
+    """Let the account in `home` do these things in a namespace; a second time, these instead."""
     api = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    role = {"metadata": {"name": f"leadsman-{name}"}, "rules": rules}
+    kinds = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": f"leadsman-{name}"}}
     binding = {
-        "metadata": {"name": f"leadsman-{name}"},
+        "kind": "RoleBinding",
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": f"leadsman-{name}"},
         "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": home}],
     }
-    await kube.create(f"{api}/roles", role)
-    await kube.create(f"{api}/rolebindings", binding)
+    await kube.apply(f"{api}/roles/leadsman-{name}", {**kinds, "kind": "Role", "rules": rules})
+    await kube.apply(f"{api}/rolebindings/leadsman-{name}", {**kinds, **binding})
 
 
 async def start(
@@ -123,7 +115,10 @@ async def test_the_published_rights_are_enough_in_several_namespaces_and_outlive
 ) -> None:
     """Deleting a namespace takes the operator's roles in it away while it still watches there."""
     both = [namespace, second_namespace]
-    kubeconfig = await account(kube, control_plane, tmp_path, namespace, both)
+    kubeconfig = await account(kube, control_plane, tmp_path, namespace)
+    for one in both:
+        await grant(kube, namespace, one, "operator", RULES)
+    await grant(kube, namespace, namespace, "election", ELECTION)
     operator = await start(tmp_path / "operator", kubeconfig, broker, namespace, both)
     try:
         for one in both:
@@ -149,37 +144,63 @@ async def test_the_published_rights_are_enough_in_several_namespaces_and_outlive
 
 
 @pytest.mark.usefixtures("crds")
-async def test_without_any_one_of_the_rights_something_fails_and_says_which(
-    kube: Kube, control_plane: ControlPlane, tmp_path: Path, broker: BrokerProcess
+async def test_every_single_published_right_is_missed_when_it_is_not_there_and_no_other_is(
+    scene: Scene, kube: Kube, control_plane: ControlPlane, tmp_path: Path, broker: BrokerProcess
 ) -> None:
-    """None of the rules is there for nothing. Each is left out for an operator of its own, a few at a time."""
-    at_once = asyncio.Semaphore(3)
-    silent = {}
+    """The operator begins without any right and is given one after the other, each when its log says that it is
+    refused: so each is seen to be missed while it is the one that lacks, and in the end the fleet works with these.
+    """
+    namespace = scene.pools.namespace
+    kubeconfig = await account(kube, control_plane, tmp_path, namespace)
+    operator = await start(tmp_path / "operator", kubeconfig, broker, namespace, [namespace])
+    given: set[Right] = set()
 
-    async def leave_out(number: int, rule: dict[str, Any]) -> None:
-        async with at_once:
-            with control_plane.namespace("rights") as namespace:
-                folder = tmp_path / str(number)
-                folder.mkdir()
-                kubeconfig = await account(kube, control_plane, folder, namespace, [namespace], without=rule)
-                operator = await start(folder / "operator", kubeconfig, broker, namespace, [namespace])
-                try:
-                    await Pools(kube, namespace).apply(capability("browser"), pool("browser", minReplicas=1))
-                    await until(f"a refusal for want of {rule}", lambda: refused(operator, rule), seconds=60)
-                except AssertionError as error:
-                    silent[str(rule)] = f"{error}: {operator.log[-3000:]}"
-                finally:
-                    operator.close()
+    async def give_what_is_missed() -> None:
+        missed = refusals(operator) - given
+        if missed:
+            given.update(missed)
+            single = [{"apiGroups": [g], "resources": [r], "verbs": [v]} for g, r, v in sorted(given)]
+            await grant(kube, namespace, namespace, "operator", single)
 
-    await asyncio.gather(*(leave_out(*each) for each in enumerate([*RULES, *ELECTION])))
+    async def until_given(what: str, check: Callable[[Scene], Awaitable[bool]]) -> None:
+        async def look() -> bool:
+            await give_what_is_missed()
+            return await check(scene)
 
-    assert not silent
+        await until(what, look, seconds=90)
+
+    try:
+        await scene.create()
+        await until_given("a pool and a queue that are ready", ready)
+        await scene.submit(2, hold=True)
+        await until_given("two workers that are marked as busy", marked)
+        scene.finish_held()
+    finally:
+        sys.stdout.write(operator.log[-20_000:])
+        operator.close()
+
+    assert given == rights(RULES) | rights(ELECTION)
 
 
-async def refused(operator: OperatorProcess, rule: dict[str, Any]) -> bool:
-    """Whether the operator's log has the API server's refusal of one of the rule's resources."""
-    lines = [line.replace('\\"', '"') for line in operator.log.splitlines() if "forbidden" in line]
-    return any(f'resource "{resource}"' in line for line in lines for resource in rule["resources"])
+def refusals(operator: OperatorProcess) -> set[Right]:
+    """What the API server refused, as the operator's log has its words."""
+    lines = (line.replace('\\"', '"') for line in operator.log.splitlines() if "forbidden" in line)
+    found = (match for line in lines for match in _REFUSAL.finditer(line))
+    return {(match["group"], match["resource"], match["verb"]) for match in found}
+
+
+async def ready(scene: Scene) -> bool:
+    """Whether the statuses of both say so."""
+    queue = await scene.pools.kube.get(scene.pools.path("Capability", POOL))
+    said = queue.get("status", {}).get("conditions", [])
+    return any(one["status"] == "True" for one in said) and bool(await scene.pools.events(POOL, "Ready"))
+
+
+async def marked(scene: Scene) -> bool:
+    """Whether the pods of two workers carry their mark, and the event of their coming is written."""
+    pods = await scene.pools.pods(POOL)
+    costly = [pod for pod in pods if COST in pod["metadata"].get("annotations", {})]
+    return len(costly) == 2 and bool(await scene.pools.events(POOL, "ScaledOut"))
 
 
 async def gone(kube: Kube, namespace: str) -> bool:
@@ -191,9 +212,8 @@ async def sized(pools: Pools, replicas: int) -> bool:
     return found is not None and found["spec"]["replicas"] == replicas
 
 
-@pytest.mark.usefixtures("operator")
 async def test_a_namespace_full_of_pools_is_deleted_without_anything_left_behind(
-    kube: Kube, namespace: str, pools: Pools
+    kube: Kube, namespace: str, pools: Pools, operator: OperatorProcess
 ) -> None:
     names = [f"pool-{number}" for number in range(20)]
     for name in names:
@@ -204,6 +224,7 @@ async def test_a_namespace_full_of_pools_is_deleted_without_anything_left_behind
     await kube.delete(f"{paths.NAMESPACES}/{namespace}")
 
     await until("its end", lambda: gone(kube, namespace), seconds=120)
+    assert '"look failed"' not in operator.log, "Deployments that went first were missed again and again"
 
 
 async def test_nothing_the_operator_writes_holds_an_object_back(pools: Pools, operator: OperatorProcess) -> None:

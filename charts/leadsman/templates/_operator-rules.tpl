@@ -2,7 +2,7 @@
 {{- define "leadsman.operatorRules" -}}
 - apiGroups: [leadsman.dev]
   resources: [capabilities, workerpools]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [leadsman.dev]
   resources: [capabilities/status, workerpools/status]
   verbs: [patch]
@@ -11,18 +11,18 @@
   verbs: [get, list, watch, create, patch]
 - apiGroups: [apps]
   resources: [deployments/scale]
-  verbs: [get, patch]
+  verbs: [patch]
 # The ReplicaSet's own status is the evidence that it has seen which workers are fenced.
 - apiGroups: [apps]
   resources: [replicasets]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # Patch: the deletion cost and the do-not-disrupt marks of busy workers.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end }}
 
 {{- define "leadsman.electionRules" -}}
