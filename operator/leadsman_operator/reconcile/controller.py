@@ -29,6 +29,11 @@ from leadsman_operator.scaling.scale_in import Idle
 
 Object = dict[str, Any]
 
+_ENDING_SECONDS = 10.0
+"""Between looks at the pools of a namespace that is being deleted. Nothing can be made in it, and it never comes
+back; two hundred pools whose Deployments went first would otherwise try to make them again, in the way of its end.
+"""
+
 
 class PoolController:
     """Looks at pools. `look` is what the work queue calls; a pool is never looked at twice at once."""
@@ -61,6 +66,8 @@ class PoolController:
         self._metrics = metrics
         self._records: dict[Key, PoolRecord] = {}
         self._divisions = Divisions()
+        self._ending: dict[str, float] = {}
+        """Namespaces that are being deleted, and when that was last seen."""
         self._leading_since = 0.0
 
     def lead(self, now: float) -> None:
@@ -98,6 +105,8 @@ class PoolController:
 
     async def _look(self, pool: Pool, record: PoolRecord) -> float | None:
         now = asyncio.get_running_loop().time()
+        if now - self._ending.get(pool.namespace, float("-inf")) < _ENDING_SECONDS:
+            return _ENDING_SECONDS
         pool, rebound = pool.at(self._wall_clock())
         look = self._observe(pool, record, now)
         before, record.decision = record.decision, look.decision
@@ -108,6 +117,10 @@ class PoolController:
         try:
             again = await (self._actor.act(look) if acting else self._actor.rest(look))
         except (ApiError, UnreachableError) as error:
+            if isinstance(error, ApiError) and error.terminating:
+                self._ending = {k: at for k, at in self._ending.items() if now - at < _ENDING_SECONDS}
+                self._ending[pool.namespace] = now
+                return _ENDING_SECONDS
             # What was found out is told all the same; the queue repeats the look after a pause.
             trouble = error
         record.signal_arrived_at = None
@@ -221,6 +234,8 @@ class PoolController:
             record.took_scale = "deploymentRef" not in (obj.get("spec") or {}) or _took_before(obj)
             self._records[key] = record
             self._metrics.know_pool(*key)
+            # A pool of a namespace that has the name of one that went: none is made in one that ends.
+            self._ending.pop(key[0], None)
         return record
 
     def _forget(self, key: Key) -> None:
