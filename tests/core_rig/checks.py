@@ -8,6 +8,7 @@ from leadsman.wire.capabilities import OverCap
 from leadsman.wire.leases import WorkerState
 from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
+from leadsman_broker.core import budgets
 from leadsman_broker.core.core import Core
 from leadsman_broker.core.picking import can_serve
 from leadsman_broker.core.queues import Queue
@@ -41,9 +42,15 @@ def check_counts(core: Core) -> None:
     state = core.state
     for queue in state.queues.values():
         rows = [row for row in state.tasks.values() if row.queue is queue]
-        ready = [row for row in rows if row.state is TaskState.READY]
+        barred = barred_of(queue)
+        ready = [row for row in rows if row.state is TaskState.READY and row.seq not in barred]
         delayed = [row for row in rows if row.state is TaskState.DELAYED]
         line = queue.line
+        assert line.barred == len(barred)
+        for seq in barred:
+            row = state.tasks[seq]
+            assert (row.state, row.queue) == (TaskState.READY, queue)
+            assert budgets.excessive(queue, row.tenant, row.estimate) is not None
         assert line.ordinary == sum(not row.suspect for row in ready)
         assert line.suspects == sum(row.suspect for row in ready)
         assert queue.delayed == len(delayed)
@@ -54,6 +61,11 @@ def check_counts(core: Core) -> None:
         assert queue.next_due(state.tasks) == min((row.due_at for row in delayed), default=None)
 
 
+def barred_of(queue: Queue) -> set[int]:
+    """The tasks that wait apart because no window of the budget has room for them."""
+    return set().union(*(tenant.barred for tenant in queue.line.tenants.values()))
+
+
 def check_tenants(core: Core, queue: Queue, rows: list[TaskRow]) -> None:
     """What is counted by tenant is what its tasks say, and a shelf has just the lanes that may be picked from."""
     state, line, rules = core.state, queue.line, queue.rules
@@ -61,15 +73,19 @@ def check_tenants(core: Core, queue: Queue, rows: list[TaskRow]) -> None:
     for row in rows:
         by_tenant[row.tenant].append(row)
     leased = [row for row in rows if row.state is TaskState.LEASED]
+    barred = barred_of(queue)
+    in_line = [row for row in rows if row.state is READY and row.seq not in barred]
     assert line.in_flight == [sum(row.task_class is each for row in leased) for each in PAIR]
-    assert line.ready == [sum(row.state is READY and row.task_class is each for row in rows) for each in PAIR]
+    assert line.ready == [sum(row.task_class is each for row in in_line) for each in PAIR]
     on_shelves = {lane for shelf in line.shelves for lane in shelf.lanes()}
     pickable = set()
     excess = 0
     since: list[list[float]] = [[], []]
     for name, own in by_tenant.items():
         tenant = line.tenants[name]
-        ready = [row for row in own if row.state is TaskState.READY]
+        ready = [row for row in own if row.state is TaskState.READY and row.seq not in tenant.barred]
+        assert all(state.tasks[seq].tenant == name for seq in tenant.barred)
+        assert tenant.ready == [sum(row.task_class is each for row in ready) for each in PAIR]
         assert tenant.in_flight == sum(row.state is TaskState.LEASED for row in own)
         assert tenant.depth == sum(row.state is not TaskState.LEASED for row in own)
         assert tenant.load == tenant.in_flight / rules.tenant_weights.get(name, 1)
@@ -215,9 +231,9 @@ def picture(core: Core) -> dict[str, Any]:
         rows[seq] = (row.state, stored._replace(standing=standing))
     queues = {
         key: {
-            "counts": (queue.ready, queue.delayed, queue.leased, queue.dead, queue.backing_off),
+            "counts": (queue.ready + queue.line.barred, queue.delayed, queue.leased, queue.dead, queue.backing_off),
             "tenants": {
-                name: (tenant.depth, tenant.ready, tenant.in_flight, tenant.capped)
+                name: (tenant.depth, tenant.in_flight, tenant.capped)
                 for name, tenant in queue.line.tenants.items()
                 if not tenant.idle
             },

@@ -372,9 +372,10 @@ def test_an_end_that_frees_too_little_starts_no_worker():
 
 def test_those_behind_a_task_of_a_high_estimate_go_on_when_it_is_cancelled():
     rig = budgeted(tokens=100)
+    rig.submit()
+    ack(rig, rig.lease_one(), tokens=30)
     high = rig.submit(priority=3, estimate=Estimate(80, None))
     rig.submit(5)
-    rig.configure(rules(tokens=50))
     assert rig.lease(slots=3) == []
     rig.do(c.Cancel(NAMESPACE, high.id))
     assert len(rig.lease(slots=3)) == 3
@@ -407,13 +408,13 @@ def test_explain_tells_of_a_tenant_without_room_before_a_ceiling():
     assert rig.stats().leased == 1
 
 
-def test_explain_tells_the_estimate_that_is_above_a_lowered_budget_from_those_behind_it():
+def test_explain_tells_the_estimate_that_has_no_room_in_this_window_from_those_behind_it():
     rig = budgeted(tokens=100)
+    rig.submit()
+    ack(rig, rig.lease_one(), tokens=30)
     high = rig.submit(priority=3, estimate=Estimate(80, None))
     behind = rig.submit()
-    rig.configure(rules(tokens=50))
-    words = "an attempt may use 80 tokens by its estimate, and the queue 50 in all its window: raise the budget"
-    assert words in explained(rig, high)
+    assert "30 of 100 tokens of the budget are used or reserved, and an attempt may use 80" in explained(rig, high)
     assert "one before it has an estimate for which the budget has no room" in explained(rig, behind)
 
 

@@ -24,6 +24,7 @@ HINTS: Mapping[str, str] = {
     "InFlightCeiling": "raise spec.limits.maxInFlight of the Capability",
     "RateLimit": "raise spec.limits.leasesPerMinute of the Capability",
     "Budget": "raise spec.budget of the Capability, or wait for its next window",
+    Reason.ESTIMATE_ABOVE_BUDGET: "raise spec.budget of the Capability, or cancel the tasks",
     Reason.BACKOFF: "mend the error that the tasks fail with: `leadsman dlq`, `leadsman tasks get ID`",
     Reason.DELAYED: "wait until the tasks fall due",
     Reason.SIGNAL_LOST: "bring the broker back: its pod, its log, its /readyz",

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     IN_FLIGHT_CEILING = "InFlightCeiling"
     RATE_LIMIT = "RateLimit"
     BUDGET = "Budget"
+    ESTIMATE_ABOVE_BUDGET = "EstimateAboveBudget"
     BACKOFF = "Backoff"
     DELAYED = "Delayed"
     SIGNAL_LOST = "SignalLost"

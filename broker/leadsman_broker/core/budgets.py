@@ -145,6 +145,9 @@ def follow(state: "State", queue: "Queue") -> None:
         queue.budget = Budget(rules, state.now)
         reserve_again(state, queue)
     lift(state, queue)
+    if queue.line.unbar():  # to be looked at again by the new caps
+        state.alarms.sooner(("suspects", queue.key), state.now)
+        state.hot[queue.key] = None
     watch(state, queue)
 
 

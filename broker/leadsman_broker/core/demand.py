@@ -50,6 +50,7 @@ def work_of(state: "State", queue: "Queue", now: float) -> Work:
                 blocked[reason] += count
                 ready -= count
         waiting += ready
+    blocked[Reason.CAPABILITY_PAUSED if queue.paused else Reason.ESTIMATE_ABOVE_BUDGET] += line.barred
     closed = [queue.paused or bool(held) for held in queue.held]
     excess = line.excess_of(background=not closed[BACKGROUND], interactive=not closed[INTERACTIVE])
     blocked[Reason.TENANT_CAP] = excess

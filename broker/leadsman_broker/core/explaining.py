@@ -26,6 +26,7 @@ SETTINGS: dict[Reason, str] = {
     Reason.IN_FLIGHT_CEILING: "limits.maxInFlight",
     Reason.RATE_LIMIT: "limits.leasesPerMinute",
     Reason.BUDGET: "budget",
+    Reason.ESTIMATE_ABOVE_BUDGET: "budget",
     Reason.WORKERS_BUSY: "maxReplicas",
 }
 """The field that would change it; a delay and a pause are nobody's setting, and no field makes pods start."""
@@ -89,10 +90,11 @@ def _what_blocks(state: "State", row: TaskRow, tenant: Tenant, free: int) -> tup
     if shut is not Reason.CAPABILITY_PAUSED:  # what else is shut opens sooner
         shut = tenant.held[interactive] or shut
         if budgets.no_room(state, queue, row) is not None:
-            shut = Reason.BUDGET
+            never = budgets.excessive(queue, row.tenant, row.estimate) is not None
+            shut = Reason.ESTIMATE_ABOVE_BUDGET if never else Reason.BUDGET
     if shut is Reason.CAPABILITY_PAUSED:
         return shut, "the capability is paused"
-    if shut is Reason.BUDGET:
+    if shut in {Reason.BUDGET, Reason.ESTIMATE_ABOVE_BUDGET}:
         return shut, budgets.describe(state, row)
     if shut is Reason.IN_FLIGHT_CEILING:
         return shut, f"{queue.leased} tasks of the queue are in flight, no more than {rules.max_in_flight} may be"

@@ -140,7 +140,8 @@ class Lane:
         entries = self._since
         while entries:
             row = tasks.get(entries[0][1])
-            if row is not None and self._counts(row) and row.due_at == entries[0][0]:
+            counts = row is not None and self._counts(row) and row.due_at == entries[0][0]
+            if counts and entries[0][1] not in self.tenant.barred:
                 return row
             heappop(entries)
         return None

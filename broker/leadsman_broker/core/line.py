@@ -35,6 +35,7 @@ class Line:
         "_rules",
         "_suspect_lanes",
         "_tasks",
+        "barred",
         "excess",
         "held",
         "in_flight",
@@ -58,6 +59,8 @@ class Line:
         """Ready tasks that any worker may have."""
         self.suspects = 0
         """Ready tasks that wait for a worker that holds nothing."""
+        self.barred = 0
+        """Ready tasks that wait apart, until `unbar`; none of the other counts has them."""
         self.ready = [0, 0]
         """Ready tasks by class."""
         self.in_flight = [0, 0]
@@ -94,6 +97,10 @@ class Line:
     def discard(self, row: TaskRow) -> None:
         """Let go of a ready task that was not taken."""
         lane = self._lane(row)
+        if row.seq in lane.tenant.barred:
+            lane.tenant.barred.remove(row.seq)
+            self.barred -= 1
+            return
         lane.discard()
         self._count(lane, -1)
 
@@ -103,6 +110,25 @@ class Line:
         lane.tenant.served = pick
         lane.take(row)
         self._count(lane, -1)
+
+    def bar(self, row: TaskRow) -> None:
+        """Set aside the task that a lane's `head` has just returned: it keeps nobody waiting, and waits itself."""
+        lane = self._lane(row)
+        lane.tenant.barred.add(row.seq)
+        self.barred += 1
+        lane.take(row)
+        self._count(lane, -1)
+
+    def unbar(self) -> bool:
+        """Bring back what was set aside, each task to the place its seq gives it; say whether there was any."""
+        if not self.barred:
+            return False
+        self.barred = 0
+        for tenant in self.tenants.values():
+            barred, tenant.barred = tenant.barred, set()
+            for seq in sorted(barred):
+                self.insert(self._tasks[seq])
+        return True
 
     def begin(self, row: TaskRow) -> None:
         """Count a lease of a task that is in the line no longer."""

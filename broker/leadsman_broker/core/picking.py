@@ -9,7 +9,8 @@ nothing is offered the suspects as well, in the same order.
 from math import inf
 from typing import TYPE_CHECKING
 
-from leadsman.wire.tasks import TaskState
+from leadsman.reasons import Reason
+from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core import budgets, gates
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.ceilings import closed
@@ -56,8 +57,8 @@ def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
             continue
         held = gates.ask(state, queue, row)
         if held is not None:
-            tenant = None if held.whole_queue else row.tenant
-            gates.hold(state, queue, held.reason, interactive=lane.interactive, tenant=tenant)
+            if not _keep_back(state, queue, row, held):
+                return None
             continue
         queue.take(row)
         queue.pace.take(state.now)
@@ -73,10 +74,26 @@ def look_ahead(state: "State", queue: Queue) -> None:
             if row is None or (row.expires_at or inf) <= state.now or (row.run_id and is_doomed(state, row)):
                 break  # it goes without a lease, and says nothing of the next
             held = budgets.no_room(state, queue, row)
-            if held is None:
+            if held is None or not _keep_back(state, queue, row, held):
                 break
-            tenant = None if held.whole_queue else row.tenant
-            gates.hold(state, queue, held.reason, interactive=interactive, tenant=tenant)
+
+
+def _keep_back(state: "State", queue: Queue, row: TaskRow, held: gates.Hold) -> bool:
+    """Let a task wait for what a gate wants, and with it those that wait for the same; False: in the next step.
+
+    One for which there is room in no window waits alone: those behind it go on.
+    """
+    if held.reason is Reason.BUDGET and budgets.excessive(queue, row.tenant, row.estimate) is not None:
+        if not state.ends_left:
+            state.hot_again[queue.key] = None
+            return False
+        state.ends_left -= 1
+        queue.line.bar(row)
+        state.queue_changed(queue)
+        return True
+    interactive = INTERACTIVE if row.task_class is TaskClass.INTERACTIVE else BACKGROUND
+    gates.hold(state, queue, held.reason, interactive=interactive, tenant=None if held.whole_queue else row.tenant)
+    return True
 
 
 def _open_shelves(

@@ -97,7 +97,7 @@ class Queue:
     @property
     def depth(self) -> int:
         """Return what admission counts."""
-        return self.ready + self.delayed
+        return self.ready + self.line.barred + self.delayed
 
     @property
     def is_full(self) -> bool:
@@ -108,7 +108,7 @@ class Queue:
     @property
     def holds_tasks(self) -> bool:
         """Say whether dropping the queue would drop a task."""
-        return bool(self.ready or self.delayed or self.leased or self.dead)
+        return bool(self.depth or self.leased or self.dead)
 
     def follow(self, rules: CapabilityConfig, now: float) -> None:
         """Take over new rules."""

@@ -98,7 +98,7 @@ class State:
         self.hot_again: dict[QueueKey, None] = {}
         """Queues to look at in the dispatch of the next step: this one has ended enough tasks."""
         self.ends_left = 0
-        """How many tasks this dispatch may still end that are over their ttl or of a stopped run."""
+        """How many tasks this dispatch may still end, over their ttl or of a stopped run, or set aside."""
         self.answers: list[Answer] = []
 
         self.lease_ends: list[tuple[float, int, int]] = []

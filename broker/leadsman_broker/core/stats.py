@@ -24,7 +24,7 @@ def queue_stats(state: "State", queue: "Queue", now: float) -> CapabilityStats:
     return CapabilityStats(
         namespace=queue.key[0],
         name=queue.key[1],
-        ready=queue.ready,
+        ready=queue.ready + queue.line.barred,
         delayed=queue.delayed,
         leased=queue.leased,
         dead=queue.dead,

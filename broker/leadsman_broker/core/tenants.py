@@ -26,6 +26,7 @@ class Tenant:
     """Counts of one tenant, and its lanes."""
 
     __slots__ = (
+        "barred",
         "cap",
         "capped",
         "delayed",
@@ -45,8 +46,10 @@ class Tenant:
         self.name = name
         self.lanes: dict[int, Lane] = {}
         self.delayed = 0
+        self.barred: set[int] = set()
+        """seqs of ready tasks for which there is no room in any window of the budget: they are in no lane."""
         self.ready = [0, 0]
-        """Ready tasks by class."""
+        """Ready tasks by class, but for the barred."""
         self.in_flight = 0
         """Its leases in this queue."""
         self.served = 0
@@ -67,7 +70,7 @@ class Tenant:
     @property
     def depth(self) -> int:
         """Return how many tasks it has, ready or delayed: what admission counts."""
-        return self.ready[BACKGROUND] + self.ready[INTERACTIVE] + self.delayed
+        return self.ready[BACKGROUND] + self.ready[INTERACTIVE] + len(self.barred) + self.delayed
 
     @property
     def idle(self) -> bool:

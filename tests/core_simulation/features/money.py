@@ -54,6 +54,7 @@ class Money(Feature):
             (2, self.cancel_a_run),
             (6, self.follow_up),
             (2, self.wait_for_the_next_window),
+            (3, self.change_a_budget),
         ]
 
     def report(self, dice: Random) -> None:
@@ -83,7 +84,7 @@ class Money(Feature):
             tenant=dice.choice(["", "acme"]),
             task_class=dice.choice([TaskClass.BACKGROUND, TaskClass.INTERACTIVE]),
             delay_seconds=dice.choice([0.0, 0.0, 5.0]),
-            estimate=dice.choice([None, Estimate(tokens=5)]),
+            estimate=dice.choice([None, Estimate(tokens=5), Estimate(tokens=12)]),
         )
         self.world.turn(c.Enqueue(NAMESPACE, (task,) * dice.choice([1, 3])), fate=self.world.fate(dice))
 
@@ -114,6 +115,18 @@ class Money(Feature):
         """At once: hours in steps would be most of the time of a schedule."""
         self.world.now += dice.choice([1_800.0, 3_600.0, 86_400.0])
         self.world.turn()
+
+    def change_a_budget(self, dice: Random) -> None:
+        """It may fall below what a queued task may use by its own estimate, and rise again."""
+        name = dice.choice(CAPABILITIES)
+        budget = self.world.rules[name].budget
+        if budget is None:
+            return
+        level = "tokens" if budget.tenant_tokens is None else "tenant_tokens"
+        changed = budget.model_copy(update={level: dice.choice([5, 15, 60])})
+        self.world.rules[name] = self.world.rules[name].model_copy(update={"budget": changed})
+        self.world.note(f"the budget of {name} is now {level}={getattr(changed, level)}")
+        self.world.configure(self.world.rules)
 
     def granted(self, hand: Hand, lease: Granted, *, repeated: bool) -> None:
         if not repeated:
