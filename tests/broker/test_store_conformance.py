@@ -9,6 +9,7 @@ from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core
+from leadsman_broker.core.openings import OpeningRow
 from leadsman_broker.core.rows import (
     AcceptedRow,
     Changes,
@@ -408,6 +409,19 @@ def test_what_an_ack_was_answered_for_its_follow_ups_is_read_with_the_task(reope
     store = reopen()
     found = store.read(Needs(ended={task_id(1), task_id(2)})).ended
     assert found == {task_id(1): done.ended, task_id(2): ending(2).ended}
+
+
+def test_since_when_work_can_be_leased_again_is_kept_and_replaced_and_goes_with_window_and_queue(reopen):
+    store = reopen()
+    key, other = (NAMESPACE, CAPABILITY), (NAMESPACE, "llm")
+    queue, gone = OpeningRow(*key, None, False, 5.0), OpeningRow(*other, None, False, 6.0)
+    old, new = OpeningRow(*key, "a", True, 7.0), OpeningRow(*key, "b", False, 9.0)
+    store.commit(Changes(openings=[queue, old, gone, OpeningRow(*key, "b", False, 8.0)]))
+    store.commit(Changes(openings=[new]))
+    store = reopen()
+    assert sorted(store.load().openings, key=str) == sorted([queue, old, gone, new], key=str)
+    store.commit(Changes(budgets_turned={key: 9.0}, forgotten=[other]))
+    assert sorted(store.load().openings, key=str) == sorted([queue, new], key=str)
 
 
 def test_which_redrive_brought_a_task_back_is_kept_counted_and_goes_with_the_task(reopen):

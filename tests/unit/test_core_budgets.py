@@ -418,6 +418,47 @@ def test_explain_tells_the_estimate_that_has_no_room_in_this_window_from_those_b
     assert "one before it has an estimate for which the budget has no room" in explained(rig, behind)
 
 
+def spent(rig: Rig, tenant: str = "") -> Rig:
+    """A budget of ten tokens that is used up, and a task that waits for the next window."""
+    rig.submit(2, tenant=tenant)
+    ack(rig, rig.lease_one(), tokens=10)
+    assert (blocked(rig), rig.stats().oldest_age_seconds) == (1, None)
+    return rig
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize(("level", "tenant"), [("tokens", ""), ("tenant_tokens", "acme")])
+def test_the_age_of_what_waited_for_money_begins_with_the_window_after_a_restart_too(level, tenant, seen):
+    """Whether the broker was there when the window turned, or not."""
+    rig = spent(budgeted(**{level: 10}), tenant)
+    if seen:
+        rig.wait(3_600)
+        rig.restart(7.0)
+    else:
+        rig.restart(3_607.0)
+    assert rig.stats().oldest_age_seconds == 7
+    rig.wait(0.0)
+    rig.restart(3.0)
+    assert rig.stats().oldest_age_seconds == 10
+
+
+def test_what_did_not_wait_for_money_keeps_its_age_over_a_window_and_a_restart():
+    rig = spent(budgeted(tenant_tokens=10), "acme")
+    rig.submit(tenant="zoo")
+    rig.wait(3_600)
+    rig.restart(7.0)
+    assert rig.stats().oldest_age_seconds == 3_607
+
+
+def test_what_is_kept_of_tenants_that_waited_does_not_grow_from_window_to_window():
+    rig = budgeted(tenant_tokens=10)
+    for number in range(4):
+        spent(rig, f"t{number}")
+        rig.wait(3_600)
+        ack(rig, rig.lease_one())
+    assert [place[1] for place in rig.tables.openings] == ["t3"]
+
+
 def test_an_attempt_longer_than_the_ledger_is_kept_stays_charged_over_a_restart():
     rig = at_the_start_of_an_hour(Rig(rules(tokens=100).model_copy(update={"ledger_retention_seconds": 5.0})))
     rig.submit(run_id="r")

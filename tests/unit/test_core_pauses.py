@@ -126,6 +126,25 @@ def test_the_age_of_what_waited_begins_at_the_resume():
     assert rig.stats().oldest_age_seconds == 7
 
 
+def test_the_age_of_what_waited_begins_at_the_resume_after_a_restart_too():
+    rig = Rig()
+    rig.submit()
+    pause(rig)
+    rig.wait(1000)
+    resume(rig)
+    rig.restart(7.0)
+    assert rig.stats().oldest_age_seconds == 7
+
+
+def test_when_a_queue_was_resumed_is_forgotten_with_the_queue():
+    rig = Rig()
+    pause(rig)
+    resume(rig)
+    assert len(rig.tables.openings) == 1
+    rig.configure(CapabilityConfig(name="other"))
+    assert rig.tables.openings == {}
+
+
 def test_a_ttl_runs_out_in_a_paused_queue_too():
     rig = Rig()
     task = rig.submit(ttl_seconds=60)

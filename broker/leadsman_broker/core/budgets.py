@@ -15,6 +15,7 @@ from leadsman_broker.core.accounts import Budget
 from leadsman_broker.core.gates import Hold
 from leadsman_broker.core.rows import AttemptOutcome, BudgetRow, LedgerRow
 from leadsman_broker.core.tasks import TaskRow
+from leadsman_broker.core.tenants import BACKGROUND
 from leadsman_broker.core.usage import NOTHING, Estimate, Usage
 
 if TYPE_CHECKING:
@@ -165,12 +166,30 @@ def restore(state: "State", rows: list[BudgetRow]) -> None:
             queue.budget = Budget(queue.rules.budget, state.now)
     for row in rows:
         owner = state.queues.get((row.namespace, row.capability))
-        if owner is not None and owner.budget is not None and row.starts_at == owner.budget.starts_at:
+        if owner is None or owner.budget is None:
+            continue
+        if row.starts_at == owner.budget.starts_at:
             owner.budget.account(row.tenant).settled = row.settled
+        else:
+            _turned_meanwhile(state, owner, owner.budget, row)
     for queue in state.queues.values():
         if queue.budget is not None:
             reserve_again(state, queue)
             watch(state, queue)
+
+
+def _turned_meanwhile(state: "State", queue: "Queue", budget: Budget, row: BudgetRow) -> None:
+    """Let what an exhausted window held back count from the begin of the next, which nobody saw begin."""
+    used = row.settled.plus(estimate_of(budget, None))
+    if all(cap is None or charged <= cap for cap, charged in zip(budget.caps(row.tenant), used, strict=True)):
+        return
+    at = budget.starts_at
+    if row.tenant is None:
+        queue.opened_at = max(queue.opened_at, at)
+        state.out.opened(queue, queue.opened_at)
+    else:
+        queue.line.reopen(row.tenant, BACKGROUND, at)
+        state.out.opened(queue, at, tenant=row.tenant)
 
 
 def reserve_again(state: "State", queue: "Queue") -> None:

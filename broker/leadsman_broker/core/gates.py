@@ -53,10 +53,13 @@ def lift(state: "State", queue: "Queue", reason: Reason, *, tenant: str | None =
     """End what is held for this reason, in both classes: of one tenant, or (None) of the queue and all tenants."""
     lifted = False
     for interactive in CLASSES:
-        lifted |= queue.line.lift(interactive, reason, state.now, tenant)
+        for name in queue.line.lift(interactive, reason, state.now, tenant):
+            state.out.opened(queue, state.now, tenant=name, interactive=bool(interactive))
+            lifted = True
         if tenant is None and reason in queue.held[interactive]:
             queue.held[interactive].discard(reason)
             queue.opened_at = state.now
+            state.out.opened(queue, state.now)
             lifted = True
     if lifted:
         state.queue_changed(queue, urgent=True)

@@ -161,14 +161,20 @@ class Line:
         """Block a tenant's tasks of a class until `lift`."""
         self._set_held(self.tenant(tenant), interactive, reason)
 
-    def lift(self, interactive: int, reason: Reason, now: float, tenant: str | None = None) -> bool:
-        """Unblock what was held for this reason, of one tenant or of all; say whether there was anything."""
+    def lift(self, interactive: int, reason: Reason, now: float, tenant: str | None = None) -> list[str]:
+        """Unblock what was held for this reason, of one tenant or of all; return the tenants that were."""
         some = self.tenants.values() if tenant is None else [self.tenant(tenant)]
         lifted = [each for each in some if each.held[interactive] is reason]
         for each in lifted:
             each.opened_at[interactive] = now
             self._set_held(each, interactive, None)
-        return bool(lifted)
+        return [each.name for each in lifted]
+
+    def reopen(self, name: str, interactive: int, at: float) -> None:
+        """Bring back when a tenant's tasks of a class stopped being blocked, if it has anything."""
+        tenant = self.tenants.get(name)
+        if tenant is not None:
+            tenant.opened_at[interactive] = at
 
     def follow(self, rules: CapabilityConfig, now: float) -> None:
         """Take over the caps and weights of new rules."""

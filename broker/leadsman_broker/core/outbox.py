@@ -2,6 +2,7 @@
 
 from leadsman_broker.core.accounts import Account
 from leadsman_broker.core.commands import NewTask
+from leadsman_broker.core.openings import OpeningRow
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import (
     AcceptedRow,
@@ -42,6 +43,7 @@ class Outbox:
         "namespaces",
         "new",
         "once",
+        "openings",
         "pauses",
         "purged",
         "redriven",
@@ -78,10 +80,15 @@ class Outbox:
         self.runs_purged: list[RunKey] = []
         self.budgets: dict[tuple[QueueKey, str | None], Account] = {}
         self.budgets_turned: dict[QueueKey, float] = {}
+        self.openings: dict[tuple[QueueKey, str | None, bool], float] = {}
 
     def accept(self, row: TaskRow, task: NewTask) -> None:
         """Write a new task."""
         self.new.append((row, task))
+
+    def opened(self, queue: Queue, at: float, *, tenant: str | None = None, interactive: bool = False) -> None:
+        """Write when a queue, or a tenant's tasks of a class, could be leased again."""
+        self.openings[queue.key, tenant, interactive] = at
 
     def record(self, row: TaskRow, now: float, event: str, worker: str | None, detail: str | None) -> None:
         """Add to a task's history."""
@@ -140,5 +147,9 @@ class Outbox:
             budgets=[
                 BudgetRow(*queue, tenant, account.starts_at, account.settled)
                 for (queue, tenant), account in self.budgets.items()
+            ],
+            openings=[
+                OpeningRow(*queue, tenant, interactive, at)
+                for (queue, tenant, interactive), at in self.openings.items()
             ],
         )

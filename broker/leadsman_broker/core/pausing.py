@@ -47,5 +47,6 @@ def _put(state: "State", key: QueueKey, row: PauseRow | None) -> None:
     queue.paused = row is not None
     if row is None:
         queue.opened_at = state.now
+        state.out.opened(queue, state.now)
         state.hot[key] = None
     state.queue_changed(queue, urgent=True)

@@ -8,6 +8,7 @@ from leadsman_broker.core import budgets, ledger
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import hold
 from leadsman_broker.core.leases import extend
+from leadsman_broker.core.openings import OpeningRow
 from leadsman_broker.core.picking import look_ahead
 from leadsman_broker.core.placement import finish, requeue, watch_delayed, watch_expiry
 from leadsman_broker.core.queues import Queue
@@ -45,6 +46,8 @@ def restore(state: "State", stored: Stored) -> None:
         _queue(state, key).dead = dead
     for row in stored.tasks:
         _place(state, row)
+    for opening in stored.openings:
+        _reopen(state, opening)
     restore_runs(state, stored.runs)
     _restore_usage(state, stored)
 
@@ -65,6 +68,16 @@ def restore(state: "State", stored: Stored) -> None:
         _let_go_of_all(state)
     for queue in state.queues.values():
         look_ahead(state, queue)
+
+
+def _reopen(state: "State", opening: OpeningRow) -> None:
+    queue = state.queues.get((opening.namespace, opening.capability))
+    if queue is None:
+        return
+    if opening.tenant is None:
+        queue.opened_at = opening.at
+    else:
+        queue.line.reopen(opening.tenant, int(opening.interactive), opening.at)
 
 
 def _let_go_of_all(state: "State") -> None:

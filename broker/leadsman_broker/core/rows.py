@@ -12,6 +12,7 @@ from typing import NamedTuple
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
+from leadsman_broker.core.openings import OpeningRow
 from leadsman_broker.core.usage import NOTHING, Estimate, Usage
 
 KeyId = tuple[str, str, str, str]
@@ -436,6 +437,8 @@ class Changes:
     budgets_turned: dict[QueueKey, float] = field(default_factory=dict)
     """Queue -> begin of the window; rows of earlier ones go."""
     budgets: list[BudgetRow] = field(default_factory=list)
+    openings: list[OpeningRow] = field(default_factory=list)
+    """Each replaces the one before. Those of tenants go when their queue's budget turns."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -462,6 +465,7 @@ class Changes:
             or self.runs_purged
             or self.budgets_turned
             or self.budgets
+            or self.openings
         )
 
 
@@ -489,3 +493,4 @@ class Stored:
     runs: list[RunRow] = field(default_factory=list)
     """Those without a time to purge."""
     budgets: list[BudgetRow] = field(default_factory=list)
+    openings: list[OpeningRow] = field(default_factory=list)

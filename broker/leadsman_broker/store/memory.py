@@ -9,6 +9,7 @@ from typing import NamedTuple
 from leadsman.wire.costs import CostBy
 from leadsman.wire.tasks import TaskState
 from leadsman_broker.core.ids import seq_of
+from leadsman_broker.core.openings import OpeningRow
 from leadsman_broker.core.rows import (
     HISTORY_LIMIT,
     AcceptedRow,
@@ -83,6 +84,7 @@ class MemoryTables:
         self.ledger: dict[AttemptKey, LedgerRow] = {}
         self.runs: dict[RunKey, RunRow] = {}
         self.budgets: dict[tuple[QueueKey, str | None], BudgetRow] = {}
+        self.openings: dict[tuple[QueueKey, str | None, bool], OpeningRow] = {}
 
 
 class MemoryStore:
@@ -115,6 +117,7 @@ class MemoryStore:
             totals=dict(tables.totals),
             service_times=dict(tables.service_times),
             budgets=[*tables.budgets.values()],
+            openings=[*tables.openings.values()],
             runs=[row for row in tables.runs.values() if row.purge_at is None],
             running=[row for row in tables.ledger.values() if row.outcome is AttemptOutcome.RUNNING],
         )
@@ -338,11 +341,19 @@ class MemoryStore:
         for key in changes.forgotten:
             tables.totals.pop(key, None)
             tables.service_times.pop(key, None)
+            for place in [known for known in tables.openings if known[0] == key]:
+                del tables.openings[place]
         tables.ledger.update(changes.ledger)
         for key, starts_at in changes.budgets_turned.items():
             for account in [known for known in tables.budgets if known[0] == key]:
                 if tables.budgets[account].starts_at < starts_at:
                     del tables.budgets[account]
+            for place in [known for known in tables.openings if known[0] == key and known[1] is not None]:
+                if tables.openings[place].at < starts_at:
+                    del tables.openings[place]
+        for opening in changes.openings:
+            row = (opening.namespace, opening.capability)
+            tables.openings[row, opening.tenant, opening.interactive] = opening
         for budget in changes.budgets:
             tables.budgets[(budget.namespace, budget.capability), budget.tenant] = budget
         tables.runs.update(changes.runs)

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
+from leadsman_broker.core.openings import OpeningRow
 from leadsman_broker.core.rows import (
     AttemptOutcome,
     BudgetRow,
@@ -156,6 +157,18 @@ def budget_row(row: tuple[Any, ...]) -> BudgetRow:
     """Read an account."""
     namespace, capability, scope, tenant, starts_at, tokens, cost_micros = row
     return BudgetRow(namespace, capability, tenant if scope else None, starts_at, Usage(tokens, cost_micros))
+
+
+def opening_values(row: OpeningRow) -> tuple[Any, ...]:
+    """Return the columns of an opening."""
+    namespace, capability, tenant, interactive, at = row
+    return (namespace, capability, tenant is not None, tenant or "", interactive, at)
+
+
+def opening_row(row: tuple[Any, ...]) -> OpeningRow:
+    """Read an opening."""
+    namespace, capability, scope, tenant, interactive, at = row
+    return OpeningRow(namespace, capability, tenant if scope else None, bool(interactive), at)
 
 
 def run_values(row: RunRow) -> tuple[Any, ...]:

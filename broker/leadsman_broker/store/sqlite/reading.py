@@ -64,6 +64,7 @@ class Reader:
                 for queue, blob in self._db.execute(SQL["load_service_times"])
             },
             runs=[encoding.run_row(row) for row in self._db.execute(SQL["load_runs"])],
+            openings=[encoding.opening_row(row) for row in self._db.execute(SQL["load_openings"])],
             budgets=[encoding.budget_row(row) for row in self._db.execute(SQL["load_budgets"])],
             running=[encoding.attempt_row(row, queues) for row in self._db.execute(SQL["read_running"])],
         )

@@ -29,7 +29,11 @@ def _parse(text: str) -> dict[str, str]:
 
 _FOLDER = resources.files(__package__)
 
-SQL = _parse(_FOLDER.joinpath("statements.sql").read_text(encoding="utf-8"))
+SQL = {
+    name: sql
+    for file in ("statements.sql", "money.sql")
+    for name, sql in _parse(_FOLDER.joinpath(file).read_text(encoding="utf-8")).items()
+}
 
 
 def _widened(sql: str) -> dict[int, str]:

@@ -77,6 +77,7 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         _ledger(db, changes, ids)
     for key, starts_at in changes.budgets_turned.items():
         db.execute(SQL["turn_budgets"], (*key, starts_at))
+        db.execute(SQL["drop_old_openings"], (*key, starts_at))
     if changes.budgets:
         _many(db, "put_budget", [encoding.budget_values(row) for row in changes.budgets])
     if changes.runs:
@@ -161,10 +162,13 @@ def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         db.execute(SQL["put_totals"], (ids.of(db, key), *totals))
     for key, seconds in changes.service_times.items():
         db.execute(SQL["put_service_times"], (ids.of(db, key), encoding.seconds_blob(seconds)))
+    if changes.openings:
+        _many(db, "put_opening", [encoding.opening_values(row) for row in changes.openings])
     if changes.restored:
         db.execute(SQL["restored"])
     for key in changes.forgotten:
         number = ids.by_key.get(key)
+        db.execute(SQL["drop_openings"], key)
         if number is not None:
             db.execute(SQL["drop_totals"], (number,))
             db.execute(SQL["drop_service_times"], (number,))
