@@ -212,13 +212,19 @@ async def test_metrics_count_what_happened_under_bounded_labels(lone_client, bro
     await lone_client.submit({"capability": "work", "tenant": "a-tenant"}, {"capability": "work"})
     (lease,) = (await lone_client.lease("a-pod"))["leases"]
     await lone_client.ack(lease["token"])
+    (lease_of_another,) = (await lone_client.lease("a-pod"))["leases"]
+    failed = {"token": lease_of_another["token"], "error": {"type": "Fatal"}, "retry": False}
+    await lone_client.ok("POST", "leases/nack", {"nacks": [failed]})
+    await lone_client.submit({"capability": "work", "payload": "x" * 300_000}, {"capability": "work"})
     for path in ("/v1/one", "/v1/two", "/v1/namespaces/a-namespace/nothing"):
         await lone_client.call("PROPFIND", path)
 
     text = get(broker.ops_url + "/metrics")[1]
 
     assert 'leadsman_queue_tasks{capability="work",namespace="default",state="ready"} 1.0' in text
-    assert 'leadsman_tasks_total{capability="work",event="accepted",namespace="default"} 2.0' in text
+    assert 'leadsman_tasks_total{capability="work",event="accepted",namespace="default"} 3.0' in text
+    assert 'leadsman_tasks_ended_total{capability="work",namespace="default",reason="NoRetry"} 1.0' in text
+    assert 'leadsman_refusals_total{capability="work",code="payload_too_large",namespace="default"} 1.0' in text
     assert 'leadsman_tasks_total{capability="work",event="completed",namespace="default"} 1.0' in text
     assert 'leadsman_workers{namespace="default",state="active"} 1.0' in text
     assert 'leadsman_http_requests_total{code="404",method="any",route="unknown"} 3.0' in text

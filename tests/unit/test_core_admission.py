@@ -119,6 +119,15 @@ def test_a_refused_task_writes_nothing():
     assert rig.stats().refused_total == 1
 
 
+def test_refusals_are_counted_by_code_and_never_under_the_name_of_a_queue_that_is_not_there():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_depth=0, max_payload_bytes=10))
+    rig.submit(4)
+    rig.submit(payload=b"x" * 11)
+    rig.submit(capability="nowhere")
+    assert rig.core.refusals((NAMESPACE, CAPABILITY)) == {"saturated": 3, "payload_too_large": 1}
+    assert rig.core.refusals((NAMESPACE, "nowhere")) == {}
+
+
 def test_requeues_are_never_refused_for_depth():
     rig = limited(0)
     task = rig.submit()

@@ -20,6 +20,17 @@ def purge(rig, *ids, capability=CAPABILITY, namespace=NAMESPACE):
     return rig.do(c.Purge(namespace, capability, ids))
 
 
+def test_ends_are_counted_by_reason():
+    rig = Rig()
+    bury(rig)
+    rig.do(c.Cancel(NAMESPACE, rig.submit().id))
+    rig.submit(2, ttl_seconds=5)
+    rig.submit()
+    rig.ack(rig.lease_one("w2"))
+    rig.wait(6)
+    assert rig.core.endings((NAMESPACE, CAPABILITY)) == {"NoRetry": 1, "Cancelled": 1, "Expired": 1}
+
+
 def test_dead_tasks_are_listed_in_order_page_by_page():
     rig = Rig()
     ids = [bury(rig).id for _ in range(5)]

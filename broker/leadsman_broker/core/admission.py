@@ -70,12 +70,12 @@ def _retry_after(queue: Queue, over: int, now: float) -> int:
 def _submit(state: "State", namespace: str, task: NewTask, *, always: bool = False) -> SubmitOutcome:
     answer = unfit(state, namespace, task)
     if answer is not None:
-        return answer
+        return answer if isinstance(answer, Accepted) else _refuse(state, namespace, task, answer)
     queue = state.queues[namespace, task.capability]
     rules = queue.rules
     key = key_of(namespace, task)
     if task.run_id and (ended := runs.refusal(state, namespace, task.run_id)) is not None:
-        return Refused("run_ended", ended)
+        return _refuse(state, namespace, task, Refused("run_ended", ended))
     priority = task.priority
     if priority is None:
         priority = INTERACTIVE_PRIORITY if task.task_class is TaskClass.INTERACTIVE else BACKGROUND_PRIORITY
@@ -87,11 +87,12 @@ def _submit(state: "State", namespace: str, task: NewTask, *, always: bool = Fal
             queue.totals.over_limit += 1
         elif not (shed := choose(state, queue, task.tenant, priority)):
             queue.totals.refused += 1
+            queue.refusals["saturated"] += 1
             return refusal
     if task.run_id and (over := runs.refusal(state, namespace, task.run_id, joining=True)) is not None:
         if shed and queue.sheddable is not None:
             queue.sheddable.put_back(shed)
-        return Refused("run_ended", over)
+        return _refuse(state, namespace, task, Refused("run_ended", over))
     drop(state, shed)
 
     now = state.now
@@ -119,3 +120,11 @@ def _submit(state: "State", namespace: str, task: NewTask, *, always: bool = Fal
     if key is not None:
         remember(state, key, row.id, task.fingerprint)
     return Accepted(row.id, row.state)
+
+
+def _refuse(state: "State", namespace: str, task: NewTask, refused: Refused) -> Refused:
+    """Count a refusal on its queue; one for a queue that does not exist would make a label of any name."""
+    queue = state.queues.get((namespace, task.capability))
+    if queue is not None:
+        queue.refusals[refused.code] += 1
+    return refused

@@ -239,6 +239,16 @@ class Core:
         queue = self.state.queues.get(key)
         return queue.totals.row() if queue is not None else TotalsRow()
 
+    def endings(self, key: QueueKey) -> dict[str, int]:
+        """Count the tasks of a queue that ended without completing since the process started, by reason."""
+        queue = self.state.queues.get(key)
+        return dict(queue.endings) if queue is not None else {}
+
+    def refusals(self, key: QueueKey) -> dict[str, int]:
+        """Count the tasks that a queue refused since the process started, by code."""
+        queue = self.state.queues.get(key)
+        return dict(queue.refusals) if queue is not None else {}
+
     def explain(self, task_id: str, now: float) -> Standing | None:
         """Return what holds a live task back; None when it is not live."""
         row = self.state.tasks.get(seq_of(task_id) or 0)

@@ -111,6 +111,7 @@ def finish(
 
     dead = outcome is TaskState.DEAD
     if reason is not None:
+        queue.endings[reason.value] += 1
         state.out.record(row, state.now, outcome.value, None, reason.value)
     rules = queue.rules
     visible_until = state.now + (rules.dead_retention_seconds if dead else rules.completed_retention_seconds)

@@ -4,6 +4,7 @@ The ready ones stand in its line. It refers to tasks by seq only. All counts are
 property tests recount them.
 """
 
+from collections import Counter
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ class Queue:
         "delayed",
         "drain",
         "due_soon",
+        "endings",
         "held",
         "key",
         "leased",
@@ -44,6 +46,7 @@ class Queue:
         "pace",
         "paused",
         "picks",
+        "refusals",
         "rules",
         "service_times",
         "sheddable",
@@ -85,6 +88,10 @@ class Queue:
         self.service_times = ServiceTimes()
         self.drain = DrainRate()
         self.totals = Totals()
+        self.endings: Counter[str] = Counter()
+        """Tasks that ended without completing since the process started, by reason."""
+        self.refusals: Counter[str] = Counter()
+        """Submitted tasks that were refused since then, by code."""
         self._delayed: list[tuple[float, int]] = []
         self._soon: list[tuple[float, int]] = []
 

@@ -80,7 +80,21 @@ class BrokerCollector(Collector):
         lost = "of attempts that had lost their lease"
         lost_tokens = CounterMetricFamily("leadsman_lost_usage_tokens", f"Tokens {lost}", labels=_QUEUE)
         lost_cost = CounterMetricFamily("leadsman_lost_usage_cost", f"Money {lost}", labels=_QUEUE)
+        endings = CounterMetricFamily(
+            "leadsman_tasks_ended",
+            "Tasks that ended without completing since the broker started, by reason",
+            labels=(*_QUEUE, "reason"),
+        )
+        refusals = CounterMetricFamily(
+            "leadsman_refusals",
+            "Submitted tasks that were refused since the broker started, by code",
+            labels=(*_QUEUE, "code"),
+        )
         for key in self._engine.core.queue_keys():
+            for reason, count in self._engine.core.endings(key).items():
+                endings.add_metric((*key, reason), count)
+            for code, count in self._engine.core.refusals(key).items():
+                refusals.add_metric((*key, code), count)
             totals = self._engine.core.totals(key)._asdict()
             for family, field, unit in (
                 (tokens, "tokens", 1),
@@ -91,7 +105,7 @@ class BrokerCollector(Collector):
                 family.add_metric(key, totals.pop(field) / unit)
             for event, count in totals.items():
                 events.add_metric((*key, event), count)
-        yield from (events, tokens, cost, lost_tokens, lost_cost)
+        yield from (events, endings, refusals, tokens, cost, lost_tokens, lost_cost)
 
     def _budgets(self) -> Iterator[Metric]:
         labels = (*_QUEUE, "part")
