@@ -1,6 +1,7 @@
 """Local mode from outside: unchanged YAML, real processes, real broker."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -124,7 +125,8 @@ def test_a_worker_beyond_its_memory_is_killed_and_its_task_is_tried_again(folder
 
 def failure(folder, *arguments: str) -> str:
     command = [sys.executable, "-m", "leadsman.cli", "dev", "-f", "pools.yaml", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
     return done.stderr
@@ -142,3 +144,17 @@ def test_what_cannot_run_here_is_said_in_one_line(folder):
         POOLS.replace("metadata: {name: browser}\nspec: {", "metadata: {name: llm}\nspec: {")
     )
     assert "there is no Capability browser" in failure(folder, "--app", "handlers:app")
+
+
+def test_a_broker_that_dies_in_its_first_moment_is_told_in_one_line(folder):
+    """It has said where it listens, and is gone before it is called."""
+    (folder / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'leadsman_broker.cli' in sys.orig_argv:\n"
+        '    os.write(1, b\'{"listening": {"port": 1, "ops_port": 2}}\\n\')\n'
+        "    os.write(2, b'the disk is on fire\\n')\n"
+        "    os._exit(3)\n"
+    )
+    told = failure(folder, "--app", "handlers:app")
+    assert "the broker ended with 3: the disk is on fire" in told
+    assert "broker.log" in told

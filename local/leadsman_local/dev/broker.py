@@ -16,10 +16,11 @@ _STOP_SECONDS = 20.0
 class BrokerChild:
     """The broker process and where it listens."""
 
-    def __init__(self, process: asyncio.subprocess.Process, url: str, ops_port: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, url: str, ops_port: int, log: Path) -> None:
         self.process = process
         self.url = url
         self.ops_port = ops_port
+        self._log = log
 
     @classmethod
     async def start(cls, folder: Path, port: int) -> "BrokerChild":
@@ -42,10 +43,14 @@ class BrokerChild:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-            said = log.read_text(errors="replace").strip().splitlines()
-            raise ConfigurationError(f"the broker did not start: {said[-1] if said else 'it said nothing'} ({log})")
+            raise ConfigurationError(f"the broker did not start: {_last_words(log)} ({log})")
         listening = where["listening"]
-        return cls(process, f"http://127.0.0.1:{listening['port']}", listening["ops_port"])
+        return cls(process, f"http://127.0.0.1:{listening['port']}", listening["ops_port"], log)
+
+    async def ended(self) -> ConfigurationError:
+        """Wait for its end; return the error that says how it ended, its last words and where the others are."""
+        code = await self.process.wait()
+        return ConfigurationError(f"the broker ended with {code}: {_last_words(self._log)} ({self._log})")
 
     async def stop(self) -> None:
         """End it; what it holds is on the disk."""
@@ -57,3 +62,8 @@ class BrokerChild:
         except TimeoutError:
             self.process.kill()
             await self.process.wait()
+
+
+def _last_words(log: Path) -> str:
+    said = log.read_text(errors="replace").strip().splitlines()
+    return said[-1] if said else "it said nothing"

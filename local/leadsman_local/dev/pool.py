@@ -52,6 +52,19 @@ class DevPool:
         count = sum(pod.failing for pod in self.fleet.pods.values())
         return {"CrashLoopBackOff": count} if count else {}
 
+    def roster(self) -> list[dict[str, object]]:
+        """Return its workers as JSON can hold them: which process is which pod."""
+        return [
+            {
+                "name": pod.name,
+                "uid": pod.uid,
+                "pid": self._processes[pod.uid].pid if pod.uid in self._processes else None,
+                "ready": pod.ready,
+                "terminating": pod.terminating,
+            }
+            for pod in self.fleet.pods.values()
+        ]
+
     def follow(self) -> None:
         """Start what is missing, tell what is too much to drain."""
         made, doomed = self.fleet.reconcile(asyncio.get_running_loop().time())
@@ -137,6 +150,7 @@ class DevPool:
             self._telling.event(spec.name, "FailedStart", f"{pod.name}: {error}")
             return False
         self._processes[pod.uid] = process
+        self._changed()
         if pod.terminating:
             process.drain()
         watch = asyncio.create_task(self._watch(pod, process))

@@ -48,6 +48,8 @@ _LEAST_SECONDS = 0.02
 """Between two looks: news that comes together is looked at together."""
 _LONGEST_SECONDS = 5.0
 _FILES_SECONDS = 0.5
+_ENDED_SECONDS = 2.0
+"""How long a broker that no longer answers may take to end before it is said to run and refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class System:
             ):  # fmt: skip
                 self._leading_since = loop.time()
                 self._make_pools(broker.url)
-                await self._push(client)
+                await self._push_first(client, broker)
                 # Only now: whoever reads where the broker is may submit at once; without rules it refuses.
                 telling.say(f"broker     {broker.url}  (its metrics: http://127.0.0.1:{broker.ops_port}/metrics)")
                 telling.say(
@@ -163,6 +165,18 @@ class System:
                 folder=self._options.folder, telling=self._telling, changed=self._news.set,
             )  # fmt: skip
 
+    async def _push_first(self, client: BrokerClient, broker: BrokerChild) -> None:
+        """Tell the rules to a broker that has just said where it listens, and may have ended since."""
+        try:
+            await self._push(client)
+        except (BrokerError, BrokerUnreachableError) as error:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ENDED_SECONDS):
+                    raise await broker.ended() from error
+            raise ConfigurationError(
+                f"the broker does not take the rules: {error} ({self._options.folder}/broker.log)"
+            ) from error
+
     async def _push(self, client: BrokerClient) -> None:
         """Tell the broker the rules, with what the pools may grow to and how long their workers take to start."""
         async with self._pushing:
@@ -209,6 +223,7 @@ class System:
                 self._telling.metrics.scale_writes.labels(namespace, name, "out", "written").inc()
                 pool.fleet.write(found.decision.replicas)
                 pool.follow()
+        self._telling.workers({name: pool.roster() for name, pool in self._pools.items()})
         scaled = [pool.scaled for pool in self._pools.values()]
         measured = {
             name: told_to_broker(pool.startup.seconds for pool in serving(scaled, name)) for name in self._told
@@ -290,9 +305,9 @@ class System:
         return None
 
     async def _watch_broker(self, broker: BrokerChild) -> None:
-        code = await broker.process.wait()
+        error = await broker.ended()
         if not self._stopping.is_set():
-            raise ConfigurationError(f"the broker ended with {code}; see {self._options.folder}/broker.log")
+            raise error
 
     async def _watch_files(self, client: BrokerClient, broker_url: str) -> None:
         """Take up changed YAML, and start workers anew on changed code."""
@@ -330,7 +345,11 @@ class System:
             changed = (before.programs[name], _baked(before, name)) != (fresh.programs[name], _baked(fresh, name))
             if changed:
                 pool.replace(fresh.programs[name])
-        await self._push(client)
+        try:
+            await self._push(client)
+        except (BrokerError, BrokerUnreachableError) as error:
+            self._telling.say(f"the change has not reached the broker: {error}; save the file again")
+            return
         self._telling.say("the changed YAML is in force")
         self._news.set()
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from leadsman_operator.scaling.scale_in import Idle
 
 
 class Telling:
-    """Prints events, keeps `status.json` and the metrics up to date."""
+    """Prints events, keeps `status.json`, `workers.json` and the metrics up to date."""
 
     def __init__(self, namespace: str, folder: Path) -> None:
         self.metrics = Metrics()
         self._namespace = namespace
-        self._path = folder / "status.json"
+        self._folder = folder
         self._status: dict[str, dict[str, Any]] = {}
+        self._roster: Mapping[str, list[dict[str, object]]] | None = None
         self._verdicts: dict[tuple[str, str], str] = {}
 
     def say(self, text: str) -> None:
@@ -72,12 +74,18 @@ class Telling:
         )
         if status != before_status:
             self._status[name] = status
-            self._write()
+            self._write("status", self._status)
 
-    def _write(self) -> None:
-        fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps(self._status, indent=1))
-        fresh.replace(self._path)
+    def workers(self, roster: Mapping[str, list[dict[str, object]]]) -> None:
+        """Take in which processes there are, by pool."""
+        if roster != self._roster:
+            self._roster = roster
+            self._write("workers", roster)
+
+    def _write(self, name: str, found: object) -> None:
+        fresh = self._folder / f"{name}.new"
+        fresh.write_text(json.dumps(found, indent=1))
+        fresh.replace(self._folder / f"{name}.json")
 
 
 _WORTH_TELLING = frozenset(
