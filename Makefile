@@ -121,8 +121,8 @@ image: venv ## Build the container image and load it into the test cluster
 	$(PY) -m cluster image --tag localhost/leadsman:dev
 
 .PHONY: demo
-demo: venv ## Cluster, image, chart, a batch of tasks, a killed worker, scale to zero
-	PYTHONPATH=tests:. $(PY) -m demo up
+demo: venv ## Cluster, image, chart, a batch of tasks, a killed worker, scale to zero (without a cluster: in local mode)
+	PYTHONPATH=tests:. $(PY) -m demo up $(ARGS)
 
 .PHONY: demo-down
 demo-down: venv ## Take down what the demo left up

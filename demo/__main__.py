@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cluster import ClusterError, engine
-from demo import ground, memory, story, traces
+from cluster import ClusterError, UnavailableError, doctor, engine
+from demo import ground, local, memory, story, traces
 from demo.ground import CLUSTER, Ground
 from demo.installation import AGENTS, SYSTEM, Installation
 from demo.programs import DemoError
@@ -21,12 +21,13 @@ def main() -> int:
     """Run one command and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("up", help="run the whole story and leave the cluster up")
+    upwards = commands.add_parser("up", help="run the whole story and leave the cluster up")
+    upwards.add_argument("--quick", action="store_true", help="a shorter story; for local mode only")
     commands.add_parser("down", help="take down what `up` left")
-    command = parser.parse_args().command
+    arguments = parser.parse_args()
     console = Console()
     try:
-        return up(console) if command == "up" else down(console)
+        return up(console, quick=arguments.quick) if arguments.command == "up" else down(console)
     except (DemoError, ClusterError) as error:
         console.print(f"The demo cannot go on: {error}", style="bold red", markup=False, soft_wrap=True)
         return 1
@@ -35,10 +36,15 @@ def main() -> int:
         return 130
 
 
-def up(console: Console) -> int:
+def up(console: Console, *, quick: bool) -> int:
     """Bring everything up, tell the story, print its closing line last."""
     screen = Screen(console)
-    choice = engine.choose(CLUSTER)
+    try:
+        choice = choose()
+    except UnavailableError as missing:
+        return up_locally(screen, str(missing), quick=quick)
+    if quick:
+        raise DemoError(f"--quick is for local mode; set {ground.MODE_VARIABLE}=local")
     kind = choice.engine.kind
     for passed_over in choice.passed_over:
         screen.step(f"not used: {passed_over}")
@@ -61,6 +67,33 @@ def up(console: Console) -> int:
     outcome, told = asyncio.run(story.perform(place, images, installation, screen))
     screen.close(outcome, told)
     screen.plain(look_around(place))
+    screen.plain(outcome.json_line())
+    return 1 if outcome.broken_promises() else 0
+
+
+def choose() -> engine.Choice:
+    """Choose the cluster. Raises UnavailableError naming all that is missing, or that local mode is asked for."""
+    wanted = os.environ.get(ground.MODE_VARIABLE, "")
+    if wanted not in {"", "local"}:
+        raise DemoError(f"{ground.MODE_VARIABLE} is {wanted!r}; the only value is local")
+    if wanted:
+        raise UnavailableError(f"{ground.MODE_VARIABLE} asks for it")
+    choice = engine.choose(CLUSTER)
+    if choice.engine.kind == "built":
+        missing = list(dict.fromkeys(each for tier in doctor.examine() for each in tier.missing))
+        if missing:
+            raise UnavailableError("\n- ".join(["no cluster is possible here:", *choice.passed_over, *missing]))
+    return choice
+
+
+def up_locally(screen: Screen, missing: str, *, quick: bool) -> int:
+    """Tell the same story in local mode, and say first that it is, and why."""
+    because, *reasons = missing.split("\n- ")
+    screen.step(f"local mode, processes in place of pods: {' '.join([because, '; '.join(reasons)]).strip()}")
+    screen.step("leadsman dev -f examples/demo/capabilities.yaml -f examples/demo/pools.yaml --app handlers:app")
+    outcome, told = asyncio.run(local.perform(screen, quick=quick))
+    screen.close(outcome, told)
+    screen.plain("Nothing was left running. The second line above, in examples/demo, does it by hand.")
     screen.plain(outcome.json_line())
     return 1 if outcome.broken_promises() else 0
 

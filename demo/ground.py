@@ -19,6 +19,8 @@ CLUSTER = os.environ.get("LEADSMAN_DEMO_CLUSTER", "leadsman-demo")
 """The name of the cluster that is made; the end-to-end tests give their own, so that they meet no demo."""
 IMAGE = "leadsman:0.1.0"
 AGENTS_IMAGE = "leadsman-demo:0.1.0"
+MODE_VARIABLE = "LEADSMAN_DEMO"
+"""Set to `local`: no cluster, whatever this machine could run."""
 IMAGE_VARIABLE = "LEADSMAN_DEMO_IMAGE"
 AGENTS_VARIABLE = "LEADSMAN_DEMO_AGENTS_IMAGE"
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from demo import watching
-from demo.batch import BROWSER_TASKS, LLM_TASKS, SECONDS_PER_PAGE, batch
+from demo.batch import FULL, Batch
 from demo.forwarding import port_forward
 from demo.ground import Ground, Images, kill_container
 from demo.installation import AGENTS, POOLS, SYSTEM, Installation
@@ -32,10 +32,11 @@ _KILLS = 3
 
 @dataclass
 class Story:
-    """One run of it against an installation."""
+    """One run of it, on a cluster or in local mode."""
 
-    ground: Ground
-    images: Images
+    batch: Batch
+    kill: Callable[[Pod], str]
+    """SIGKILL what runs in a pod, and return how, in words."""
     screen: Screen
     record: Record
     client: Client
@@ -46,18 +47,20 @@ class Story:
     async def tell(self) -> Outcome:
         """Run it and return what was counted."""
         before = await self._totals()
-        tasks = batch()
+        tasks = self.batch.tasks()
         self.screen.start_clock()
         self.record.begin()
         results = await self.client.submit_many(tasks)
         ids = [result.id for result in results if result.accepted and result.id]
         self.screen.tell(
-            "batch", "", f"{len(ids)} of {len(tasks)} tasks accepted: {BROWSER_TASKS} browser, {LLM_TASKS} llm"
+            "batch",
+            "",
+            f"{len(ids)} of {len(tasks)} tasks accepted: {self.batch.browser} browser, {self.batch.llm} llm",
         )
         held = await self._kill_a_busy_worker(before, ids)
         await self._until("every task is done", lambda: self._done(before, len(ids)), _WORK_SECONDS)
         self.screen.snapshot(self.record)
-        self.screen.tell("batch", "", "every queue is empty; the fleets leave 15 s after the last need for them")
+        self.screen.tell("batch", "", "every queue is empty; the fleets leave when their idle window is over")
         await self._until("both fleets are at zero", self._at_zero, _ZERO_SECONDS)
         seconds = self.screen.clock()
         views = {identifier: await self._view(identifier) for identifier in ids}
@@ -106,7 +109,7 @@ class Story:
             if victim is None:
                 return []
             worker, pod, held = victim
-            how = await asyncio.to_thread(kill_container, self.ground, self.images, pod)
+            how = await asyncio.to_thread(self.kill, pod)
             self.screen.tell("kill", pod.pool, f"{pod.name}, which holds {', '.join(held)}: {how}")
             self.told.append(f"Killed {pod.name} in the middle of {', '.join(held)}: {how}.")
             if await self._lease_ran_out(before, worker.id):
@@ -123,7 +126,7 @@ class Story:
                 return None
             worker, pod = found
             held = await self._held(worker, ids)
-            await asyncio.sleep(2.2 * SECONDS_PER_PAGE)
+            await asyncio.sleep(2.2 * self.batch.seconds_per_page)
             if held and held == await self._held(worker, ids):
                 return worker, pod, held
         return None
@@ -199,27 +202,32 @@ async def perform(
         port_forward(ground.kubectl, ground.kubeconfig, SYSTEM, "service/leadsman-broker", 8080) as url,
         Client(url, namespace=AGENTS, token=installation.token(AGENTS, "default")) as client,
     ):
-        story = Story(ground, images, screen, record, client)
+        story = Story(FULL, lambda pod: kill_container(ground, images, pod), screen, record, client)
 
         def watch(kind: str) -> AsyncIterator[tuple[str, Any]]:
             return watching.objects(ground.kubectl, ground.kubeconfig, AGENTS, kind)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                watches = [
-                    group.create_task(watching.follow_deployments(watch("deployments"), record)),
-                    group.create_task(watching.follow_pods(watch("pods"), record, story.pod_left)),
-                    group.create_task(watching.follow_events(watch("events.events.k8s.io"), record)),
-                    group.create_task(story.follow_statistics()),
-                ]
-                await story.ready()
-                with screen.following(record):
-                    outcome = await story.tell()
-                for task in watches:
-                    task.cancel()
-        except ExceptionGroup as errors:
-            if errors.split((DemoError, LeadsmanError))[1] is not None:
-                raise
-            # Whatever the first of them was, the rest follow from it.
-            raise DemoError(str(errors.exceptions[0])) from errors
+        return await follow(
+            story,
+            watching.follow_deployments(watch("deployments"), record),
+            watching.follow_pods(watch("pods"), record, story.pod_left),
+            watching.follow_events(watch("events.events.k8s.io"), record),
+        )
+
+
+async def follow(story: Story, *watches: Coroutine[Any, Any, None]) -> tuple[Outcome, list[str]]:
+    """Tell a story while the watches fill its record. Raises DemoError with the first thing that failed."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(watch) for watch in (*watches, story.follow_statistics())]
+            await story.ready()
+            with story.screen.following(story.record):
+                outcome = await story.tell()
+            for task in tasks:
+                task.cancel()
+    except ExceptionGroup as errors:
+        if errors.split((DemoError, LeadsmanError))[1] is not None:
+            raise
+        # Whatever the first of them was, the rest follow from it.
+        raise DemoError(str(errors.exceptions[0])) from errors
     return outcome, story.told
