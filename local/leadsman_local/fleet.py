@@ -26,6 +26,7 @@ class Pod:
     terminating: bool = False
     failing: bool = False
     deletion_cost: int = 0
+    _seen: PodSample | None = None
 
     def set_ready(self, *, ready: bool) -> bool:
         """Note the readiness; return whether it changed."""
@@ -36,8 +37,18 @@ class Pod:
         return True
 
     def sample(self) -> PodSample:
-        """Return it as a decision sees it."""
-        return PodSample(
+        """Return it as a decision sees it; the same one until it changes, for there are many looks."""
+        seen = self._seen
+        if (
+            seen is not None
+            and seen.ready is self.ready
+            and seen.terminating is self.terminating
+            and seen.failing is self.failing
+            and seen.deletion_cost == self.deletion_cost
+            and seen.ready_changed == str(self.readiness_changes)
+        ):
+            return seen
+        self._seen = PodSample(
             uid=self.uid,
             name=self.name,
             ready=self.ready,
@@ -46,6 +57,7 @@ class Pod:
             failing=self.failing,
             deletion_cost=self.deletion_cost,
         )
+        return self._seen
 
 
 class Fleet:

@@ -77,7 +77,7 @@ def look(
     work = share(samples, views).work
     looks = {}
     for name, pool in pools.items():
-        observation = replace(observations[name], work=work.get(name, ()))
+        observation = observations[name].with_work(work.get(name, ()))
         decision, pool.memory = decide(pool.spec, observation, pool.memory, now)
         looks[name] = Look(pool, observation, decision)
     return looks

@@ -1,5 +1,6 @@
 """The store without a disk: for `--memory`, for development and for tests. Nothing outlives the process."""
 
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterator
@@ -82,6 +83,8 @@ class MemoryTables:
         self.totals: dict[QueueKey, TotalsRow] = {}
         self.service_times: dict[QueueKey, tuple[float, ...]] = {}
         self.ledger: dict[AttemptKey, LedgerRow] = {}
+        self.ledger_due = math.inf
+        """No row of the ledger is to be purged before."""
         self.runs: dict[RunKey, RunRow] = {}
         self.budgets: dict[tuple[QueueKey, str | None], BudgetRow] = {}
         self.openings: dict[tuple[QueueKey, str | None, bool], OpeningRow] = {}
@@ -151,11 +154,15 @@ class MemoryStore:
             for _, seq in tables.purges[: min(due, needs.purge_limit)]:
                 live, state = tables.ended[seq].ended[:2]
                 loaded.purge.append(PurgedRow(seq, live.id, live.namespace, live.capability, state))
-            old = [
-                (row.purge_at, key)
-                for key, row in tables.ledger.items()
-                if row.purge_at <= needs.purge_before and row.outcome is not AttemptOutcome.RUNNING
-            ]
+            old = []
+            if tables.ledger_due <= needs.purge_before:
+                ended = [
+                    (row.purge_at, key)
+                    for key, row in tables.ledger.items()
+                    if row.outcome is not AttemptOutcome.RUNNING
+                ]
+                tables.ledger_due = min((at for at, _ in ended), default=math.inf)
+                old = [(at, key) for at, key in ended if at <= needs.purge_before]
             past = [
                 (row.purge_at, key)
                 for key, row in tables.runs.items()
@@ -343,7 +350,9 @@ class MemoryStore:
             tables.service_times.pop(key, None)
             for place in [known for known in tables.openings if known[0] == key]:
                 del tables.openings[place]
-        tables.ledger.update(changes.ledger)
+        for attempt, row in changes.ledger.items():
+            tables.ledger[attempt] = row
+            tables.ledger_due = min(tables.ledger_due, row.purge_at)
         for key, starts_at in changes.budgets_turned.items():
             for account in [known for known in tables.budgets if known[0] == key]:
                 if tables.budgets[account].starts_at < starts_at:

@@ -1,6 +1,7 @@
 """The real broker core with rows in memory, on the virtual clock."""
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -10,8 +11,8 @@ from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.stats import CapabilityStats
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core
-from leadsman_broker.core.results import Answer, Fenced
-from leadsman_broker.core.rows import TotalsRow, WorkerKey
+from leadsman_broker.core.results import Answer, Fenced, HeartbeatOutcome
+from leadsman_broker.core.rows import Loaded, TotalsRow, WorkerKey
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.store.memory import MemoryStore, MemoryTables
 from leadsman_local.simulator.agenda import Agenda
@@ -72,6 +73,10 @@ class VirtualBroker:
     def send(self, *commands: c.Command) -> list[Any]:
         """Apply commands in one step; return their results."""
         return self._step(commands)
+
+    def beat(self, heartbeats: Sequence[c.Heartbeat]) -> list[HeartbeatOutcome]:
+        """Renew leases; a heartbeat without usage needs nothing of the store."""
+        return self._step(heartbeats, reads=False)
 
     def lease(
         self,
@@ -149,11 +154,16 @@ class VirtualBroker:
         """Return pod UID -> operation of every cordon in force."""
         return {uid: row.operation for uid, row in self.core.state.cordons.items()}
 
-    def _step(self, commands: Sequence[c.Command]) -> list[Any]:
+    def _step(self, commands: Sequence[c.Command], *, reads: bool = True) -> list[Any]:
         core, now = self.core, self.now
         given = len(commands)
-        commands = [*commands, *core.chores(now)]
-        step = core.step(commands, self._store.read(core.needs(commands)), now, self._rand)
+        chores = core.chores(now)
+        if chores or reads:
+            commands = [*commands, *chores]
+            loaded = self._store.read(core.needs(commands))
+        else:
+            loaded = Loaded()
+        step = core.step(commands, loaded, now, self._rand)
         if step.changes:
             self._store.commit(step.changes)
         self._look_for_edges()
@@ -181,9 +191,12 @@ class VirtualBroker:
         deadline = self.core.next_deadline()
         if deadline is None:
             return
-        ends = self.core.state.lease_ends
-        if ends and ends[0][0] == deadline:
-            deadline += _LOST_LEASE_SECONDS
+        state = self.core.state
+        if state.lease_ends and state.lease_ends[0][0] == deadline:
+            others = (state.expiries, state.run_ends, state.call_ends)
+            times = [heap[0][0] for heap in others if heap]
+            alarm = state.alarms.head()
+            deadline = min(deadline + _LOST_LEASE_SECONDS, *times, math.inf if alarm is None else alarm)
         if deadline < self._armed:
             self._armed = deadline
             self._agenda.at(deadline, self._wake)
@@ -192,4 +205,4 @@ class VirtualBroker:
         if self.now < self._armed:
             return  # an appointment that an earlier one has replaced
         self._armed = float("inf")
-        self._step(())
+        self._step((), reads=False)

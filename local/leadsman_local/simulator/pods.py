@@ -172,6 +172,7 @@ class SimulatedPool:
             return
         if worker.held:
             self.world.recorder.evicted_busy += 1
+            worker.killed_at = self.world.agenda.now + self.grace_seconds
             self.world.agenda.after(self.grace_seconds, lambda: self._killed(pod))
         worker.drain()
 

@@ -1,6 +1,7 @@
 """A worker process: asks for tasks, works on them for as long as chance says, and renews its leases."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.wire.leases import LeaseStatus, WorkerState
 from leadsman_broker.core import commands as c
-from leadsman_broker.core.results import Answer, Granted
+from leadsman_broker.core.results import Answer, BeatOutcome, Granted
 from leadsman_local.simulator.broker import NAMESPACE, Ask
 from leadsman_local.simulator.providers import Reply, VirtualProvider
 
@@ -36,6 +37,8 @@ class Attempt:
     began_at: float
     provider: VirtualProvider | None = None
     over: bool = False
+    crashes_at: float = math.inf
+    hangs: bool = False
 
 
 class VirtualWorker:
@@ -62,6 +65,14 @@ class VirtualWorker:
         self.draining = False
         self.fenced = False
         self.cordoned = False
+        self.killed_at = math.inf
+        """When its grace is over, if it is told to end."""
+        # A task that comes between two heartbeats and crashes its worker before the second: what else it holds was
+        # renewed by the first.
+        crashes = any(world.work[name].crashes for name in spec.capabilities)
+        self._lazy = world.lazy and not (crashes and self.slots > 1)
+        self._safe_until = 0.0
+        """It need not be heard before: its leases last until then."""
         self._rng = Random(f"{world.scenario.seed}/{pod.uid}/{life}")  # noqa: S311 - chance, not secrets
         self._gone = gone
 
@@ -80,6 +91,19 @@ class VirtualWorker:
         ask = Ask(self.who, self.capabilities, self.slots, free, tuple(self.held))
         self.world.broker.lease(ask, self._answered, *before)
 
+    def must_beat(self, until: float) -> bool:
+        """Say whether this heartbeat can make a difference, when the next one would be at `until`.
+
+        One that only moves the end of a lease a little further ahead is left out: nobody can tell, unless the
+        worker dies before the next, and then the last one counts.
+        """
+        if self._safe_until <= until or self.killed_at <= until:
+            return True
+        world = self.world
+        if world.next_loss_at <= until or not self._lazy:
+            return True
+        return any(attempt.hangs or attempt.crashes_at <= until for attempt in self.held.values())
+
     def heartbeat(self) -> c.Heartbeat:
         """Return the call that renews everything it holds."""
         return c.Heartbeat(
@@ -87,9 +111,15 @@ class VirtualWorker:
             leases=tuple(c.Beat(token) for token in self.held),
         )  # fmt: skip
 
-    def hear(self, answers: list[tuple[str, LeaseStatus]]) -> None:
-        """Give up what a heartbeat's reply says is lost."""
-        lost = [token for token, status in answers if status is not LeaseStatus.OK]
+    def hear(self, beats: Sequence[BeatOutcome]) -> None:
+        """Take in a heartbeat's reply: until when the leases last, and which are lost."""
+        self._safe_until = self.world.agenda.now + self.world.shortest_lease
+        lost = []
+        for beat in beats:
+            if beat.status is not LeaseStatus.OK:
+                lost.append(beat.token)
+            elif beat.expires_at is not None and beat.expires_at < self._safe_until:
+                self._safe_until = beat.expires_at
         for token in lost:
             attempt = self.held.get(token)
             if attempt is not None:
@@ -137,6 +167,7 @@ class VirtualWorker:
         work = world.work[granted.capability]
         attempt = Attempt(granted, now)
         self.held[granted.token] = attempt
+        self._safe_until = min(self._safe_until, granted.expires_at)
         world.recorder.began(granted, now)
         seconds = world.service_seconds(granted, self._rng) * self.factor
         provider = world.providers.get(work.provider) if work.provider is not None else None
@@ -152,6 +183,8 @@ class VirtualWorker:
         fate = self._fate(work)
         if fate is Fate.CRASHES:
             seconds *= self._rng.random()
+            attempt.crashes_at = now + seconds
+        attempt.hangs = fate is Fate.HANGS
         if fate is not Fate.HANGS:
             self._later(attempt, seconds, fate)
 

@@ -1,7 +1,10 @@
 """One simulation: everything built from a scenario, and the clock that drives it."""
 
+import gc
 import itertools
+import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 
 from leadsman.wire.capabilities import CapabilityConfig
@@ -24,6 +27,8 @@ from leadsman_operator.scaling.startup import told_to_broker
 
 _BEATS = 8
 """Workers renew in so many groups, one after the other, within a heartbeat's time."""
+_ROUNDING_SECONDS = 0.001
+"""Sums of heartbeat times are not exact."""
 _SAMPLE_FLOOR_SECONDS = 1.0
 
 
@@ -55,6 +60,12 @@ class World:
             name: max(self.rules(each).lease_seconds for each in pool.scaled.spec.capabilities)
             for name, pool in self.pools.items()
         }
+        rules = [self.rules(name) for name in self.capability_names]
+        self.shortest_lease = min(each.lease_seconds for each in rules)
+        self._heartbeat_seconds = min(each.heartbeat_seconds or each.lease_seconds / 3 for each in rules)
+        self.lazy = not any(each.progress_timeout_seconds for each in rules)
+        """Heartbeats that make no difference may be left out; with a progress gate each makes one."""
+        self._losses = sorted(loss.at_seconds for loss in scenario.cluster.node_losses)
         self._groups: list[dict[VirtualWorker, None]] = [{} for _ in range(_BEATS)]
         self._joined = itertools.count()
         self._traced_seconds: dict[str, float] = {}
@@ -74,9 +85,15 @@ class World:
         self.policy.begin()
         self._beat(0)
         self._sample()
-        self.agenda.run(scenario.duration_seconds)
+        with _collector_off():
+            self.agenda.run(scenario.duration_seconds)
         self.recorder.close()
         return self.recorder
+
+    @property
+    def next_loss_at(self) -> float:
+        """When the next node dies."""
+        return self._losses[0] if self._losses else math.inf
 
     def rules(self, capability: str) -> CapabilityConfig:
         """Return a queue's rules."""
@@ -166,6 +183,7 @@ class World:
             self.agenda.after(again * (1 + 0.25 * rng.random()), lambda: self._submit(arrival, left, rng))
 
     def _lose_nodes(self, count: int) -> None:
+        self._losses.pop(0)
         lost = self.nodes.lose(count)
         for pool in self.pools.values():
             pool.lose_nodes(lost)
@@ -175,19 +193,14 @@ class World:
         members = self._groups[group]
         for worker in [worker for worker in members if not worker.alive]:
             del members[worker]
-        workers = list(members)
+        until = self.agenda.now + self._heartbeat_seconds + _ROUNDING_SECONDS
+        workers = [worker for worker in members if worker.must_beat(until)]
         if workers:
-            outcomes = self.broker.send(*(worker.heartbeat() for worker in workers))
+            outcomes = self.broker.beat([worker.heartbeat() for worker in workers])
             for worker, outcome in zip(workers, outcomes, strict=True):
-                if worker.held and worker.alive:
-                    worker.hear([(beat.token, beat.status) for beat in outcome.leases])
-        seconds = min(
-            (
-                rules.heartbeat_seconds or rules.lease_seconds / 3
-                for rules in map(self.rules, self.capability_names)
-            ),
-        )
-        self.agenda.after(seconds / _BEATS, lambda: self._beat((group + 1) % _BEATS))
+                if worker.alive:
+                    worker.hear(outcome.leases)
+        self.agenda.after(self._heartbeat_seconds / _BEATS, lambda: self._beat((group + 1) % _BEATS))
 
     def _sample(self) -> None:
         self.recorder.sample()
@@ -201,6 +214,18 @@ class World:
     def _rng(self, name: str) -> Random:
         """Return a source of chance of its own, so that one part's draws do not shift another's."""
         return Random(f"{self.scenario.seed}/{name}")  # noqa: S311 - chance, not secrets
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Keep the cyclic collector out of a run: it searches a growing heap in which hardly anything is a cycle."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def simulate(plan: Plan, progress: Callable[[float], None] | None = None) -> World:

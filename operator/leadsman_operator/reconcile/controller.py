@@ -156,7 +156,7 @@ class PoolController:
                 now,
                 lambda: self._share(pool.namespace, [mine, *(self._other(each, now) for each in others)], now),
             )
-        observation = dataclasses.replace(mine.observation, work=shares.work.get(pool.name, ()))
+        observation = mine.observation.with_work(shares.work.get(pool.name, ()))
         decision, record.memory = decide(pool.spec, observation, record.memory, now)
         return observation, decision
 

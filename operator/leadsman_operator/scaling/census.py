@@ -1,6 +1,6 @@
 """Who is there and what they hold: counts over a pool's pods and workers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from leadsman_operator.scaling.model import PoolObservation, PoolSpec, WorkerSample
@@ -33,28 +33,33 @@ class Census:
 
 def census(observation: PoolObservation) -> Census:
     """Count a pool's pods and workers."""
-    present = [pod for pod in observation.pods if not pod.terminating]
-    ready = sum(pod.ready for pod in present)
-    terminating = _terminating(observation)
-    going = [worker for worker in observation.workers if _is_going(worker, terminating)]
-    staying = [worker for worker in observation.workers if not _is_going(worker, terminating)]
+    pods = ready = failing = unschedulable = 0
+    for pod in observation.pods:
+        if not pod.terminating:
+            pods += 1
+            ready += pod.ready
+            failing += pod.failing and not pod.ready
+            unschedulable += pod.unschedulable
+    staying, going = observation.staying, observation.going
+    unloaded = [worker for worker in staying if not worker.leases]
     return Census(
-        pods=len(present),
+        pods=pods,
         ready=ready,
         starting=max(0, observation.replicas - ready),
-        failing=sum(pod.failing and not pod.ready for pod in present),
-        unschedulable=sum(pod.unschedulable for pod in present),
-        busy=sum(worker.leases > 0 for worker in staying),
-        idle=sum(worker.leases == 0 and worker.live for worker in _newest(staying)),
+        failing=failing,
+        unschedulable=unschedulable,
+        busy=len(staying) - len(unloaded),
+        idle=_idle(staying, unloaded),
         draining=len(going),
         draining_with_leases=sum(worker.leases > 0 for worker in going),
     )
 
 
-def staying_workers(observation: PoolObservation) -> Iterator[WorkerSample]:
-    """Workers that are not going away. A silent one is among them until its leases are reclaimed."""
-    terminating = _terminating(observation)
-    return (worker for worker in observation.workers if not _is_going(worker, terminating))
+def _idle(staying: Sequence[WorkerSample], unloaded: Sequence[WorkerSample]) -> int:
+    """Count the pods whose newest process is live and holds no lease."""
+    if not unloaded:
+        return 0
+    return sum(worker.leases == 0 and worker.live for worker in _newest(staying))
 
 
 def serving_workers(observation: PoolObservation) -> Iterator[WorkerSample]:
@@ -63,27 +68,16 @@ def serving_workers(observation: PoolObservation) -> Iterator[WorkerSample]:
     A pod's earlier process may still be known for a while; only the one heard last takes tasks.
     """
     not_ready = {pod.uid for pod in observation.pods if not pod.ready}
-    live = [
-        worker for worker in staying_workers(observation) if worker.live and not (worker.fenced or worker.cordoned)
-    ]
+    live = [worker for worker in observation.staying if worker.live and not (worker.fenced or worker.cordoned)]
     return (worker for worker in _newest(live) if worker.pod_uid not in not_ready)
-
-
-def leased_by_capability(observation: PoolObservation) -> Mapping[str, int]:
-    """Count L: leases of the workers that stay. What a draining worker holds, it finishes; it needs no slot."""
-    leased: dict[str, int] = {}
-    for worker in staying_workers(observation):
-        for name, count in worker.leases_by_capability.items():
-            leased[name] = leased.get(name, 0) + count
-    return leased
 
 
 def capabilities_not_served(spec: PoolSpec, observation: PoolObservation) -> tuple[str, ...]:
     """Name the capabilities the pool lists and none of its live workers takes; none while no worker is live."""
-    live = [worker for worker in staying_workers(observation) if worker.live]
-    if not live:
+    lists = {worker.capabilities for worker in observation.staying if worker.live}
+    if not lists:
         return ()
-    served = {name for worker in live for name in worker.capabilities}
+    served = {name for capabilities in lists for name in capabilities}
     return tuple(name for name in spec.capabilities if name not in served)
 
 
@@ -95,11 +89,3 @@ def _newest(workers: Iterable[WorkerSample]) -> Iterable[WorkerSample]:
         if known is None or worker.last_heard_seconds < known.last_heard_seconds:
             newest[worker.pod_uid] = worker
     return newest.values()
-
-
-def _terminating(observation: PoolObservation) -> frozenset[str]:
-    return frozenset(pod.uid for pod in observation.pods if pod.terminating)
-
-
-def _is_going(worker: WorkerSample, terminating: frozenset[str]) -> bool:
-    return worker.draining or worker.pod_uid in terminating

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from leadsman.reasons import Reason
-from leadsman_operator.scaling.census import Census, capabilities_not_served, census, leased_by_capability
+from leadsman_operator.scaling.census import Census, capabilities_not_served, census
 from leadsman_operator.scaling.demand import replicas_for, slot_rule
 from leadsman_operator.scaling.limits import Limiter
 from leadsman_operator.scaling.model import (
@@ -130,7 +130,7 @@ def _only_unreported(observation: PoolObservation) -> bool:
 
 def _inputs(spec: PoolSpec, observation: PoolObservation) -> tuple[CapabilityInputs, ...]:
     """Work out every capability of the pool; one that only has leases left counts too."""
-    leased = leased_by_capability(observation)
+    leased = observation.leased
     found = []
     for work in observation.work:
         rule = slot_rule(spec, work.service_seconds, work.oldest_age_seconds, observation.startup_seconds)

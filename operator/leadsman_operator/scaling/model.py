@@ -5,8 +5,9 @@ durations carry `_seconds`. A `Decision` explains itself: every number it used i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 from leadsman.reasons import Reason
 
@@ -211,7 +212,7 @@ class Signal:
     """Since when this operator has led, this broker epoch has lasted and the signal was never stale."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PoolObservation:
     """Everything known about a pool at one moment. `work` is the pool's part of each capability, from `share`."""
 
@@ -233,6 +234,40 @@ class PoolObservation:
     """Listed by the pool, but there is no such Capability."""
     unreported_capabilities: tuple[str, ...] = ()
     """There is such a Capability, but the broker's sample does not mention it: hold."""
+
+    @cached_property
+    def going(self) -> tuple[WorkerSample, ...]:
+        """Workers that are going away: their pod is terminating, or they said so."""
+        terminating = {pod.uid for pod in self.pods if pod.terminating}
+        return tuple(worker for worker in self.workers if worker.draining or worker.pod_uid in terminating)
+
+    @cached_property
+    def staying(self) -> tuple[WorkerSample, ...]:
+        """Workers that are not going away. A silent one is among them until its leases are reclaimed."""
+        if not self.going:
+            return self.workers
+        going = {id(worker) for worker in self.going}
+        return tuple(worker for worker in self.workers if id(worker) not in going)
+
+    @cached_property
+    def leased(self) -> Mapping[str, int]:
+        """L by capability: leases of the workers that stay. What a draining one holds, it finishes."""
+        leased: dict[str, int] = {}
+        for worker in self.staying:
+            if worker.leases_by_capability:
+                for name, count in worker.leases_by_capability.items():
+                    leased[name] = leased.get(name, 0) + count
+        return leased
+
+    def with_work(self, work: tuple[CapabilityWork, ...]) -> "PoolObservation":
+        """Return it with its part of the work; what follows from workers and pods is not worked out again."""
+        found = replace(self, work=work)
+        found.__dict__.update({name: self.__dict__[name] for name in _OF_WORKERS if name in self.__dict__})
+        return found
+
+
+_OF_WORKERS = ("going", "staying", "leased")
+"""What follows from the workers and pods alone."""
 
 
 @dataclass(frozen=True, slots=True)

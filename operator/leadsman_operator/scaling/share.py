@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from leadsman_operator.scaling.census import (
     capabilities_not_served,
     census,
-    leased_by_capability,
     serving_workers,
 )
 from leadsman_operator.scaling.demand import SlotRule, rate_slots, slot_rule
@@ -96,7 +95,7 @@ def share(capabilities: Mapping[str, CapabilitySample], pools: Sequence[PoolView
     ordered = [
         _Pool(
             view,
-            leased_by_capability(view.observation),
+            view.observation.leased,
             takes=may_grow_for(view, ScalingMode.ACTIVE),
             would_take=may_grow_for(view, ScalingMode.OBSERVE),
         )

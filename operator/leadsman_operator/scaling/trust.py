@@ -42,12 +42,14 @@ def plausible(work: CapabilityWork | CapabilitySample) -> bool:
 
 
 def _believable(worker: WorkerSample) -> bool:
-    return (
-        _count(worker.slots)
-        and _count(worker.leases)
-        and all(_count(number) for number in worker.leases_by_capability.values())
-        and _duration(worker.idle_seconds)
-    )
+    # Written out: this is asked of every worker at every look.
+    slots, leases = worker.slots, worker.leases
+    if not (isinstance(slots, int) and 0 <= slots <= MAX_TASKS):
+        return False
+    if not (isinstance(leases, int) and 0 <= leases <= MAX_TASKS):
+        return False
+    held = worker.leases_by_capability
+    return 0.0 <= worker.idle_seconds < math.inf and (not held or all(map(_count, held.values())))
 
 
 def _count(number: object) -> bool:
