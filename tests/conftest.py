@@ -3,7 +3,12 @@
 import os
 import signal
 
+import hypothesis
 import pytest
+
+# How long an example takes, or its making, says how busy the machine is.
+hypothesis.settings.register_profile("ours", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("ours")
 
 # A shell that starts a job in the background makes it ignore SIGINT, and every program it starts inherits that:
 # Ctrl-C could then not be tested. A handler of our own is set back to the default in those programs.

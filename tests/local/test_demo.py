@@ -52,14 +52,15 @@ def without_rights() -> tuple[str, ...]:
     if os.geteuid() != 0:
         return ()
     ways = (("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"), ("unshare", "--user"))
-    work = "import os, subprocess, sys, leadsman; assert os.geteuid(); subprocess.check_call([sys.executable, '-c', ''])"
+    starts = "subprocess.check_call([sys.executable, '-c', ''])"
+    work = f"import os, subprocess, sys, leadsman; assert os.geteuid(); {starts}"
     look = (sys.executable, "-c", work)
     for program, *options in ways:
         found = shutil.which(program)
-        if (
-            found
-            and not subprocess.run([found, *options, *look], cwd="/", capture_output=True, check=False).returncode
-        ):
+        if found is None:
+            continue
+        tried = subprocess.run([found, *options, *look], cwd="/", capture_output=True, check=False)
+        if tried.returncode == 0:
             return (found, *options)
     pytest.skip("no other user can read this checkout, and there are no user namespaces")
 
