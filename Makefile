@@ -137,8 +137,9 @@ bench-fairness: venv ## How fairly tenants and classes are served, on a virtual 
 	$(PY) bench/fairness.py
 
 .PHONY: bench-broker
-bench-broker: venv ## The broker over real HTTP and SQLite (ARGS=--quick: in a minute)
+bench-broker: venv ## The broker over real HTTP and SQLite, its core alone, its fairness (ARGS=--quick: the first, in a minute)
 	$(PY) bench/broker.py $(ARGS)
+	$(if $(ARGS),,$(PY) bench/core.py && $(PY) bench/fairness.py)
 
 .PHONY: bench-worker
 bench-worker: venv ## One worker process: tasks per second, memory and processor time when idle, start, import
