@@ -13,10 +13,8 @@ from leadsman_broker.core.core import Core
 from leadsman_broker.core.picking import can_serve
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import QueueKey
-from leadsman_broker.core.tasks import READY, TaskRow, live_row_of
+from leadsman_broker.core.tasks import DELAYED, LEASED, READY, TaskRow, live_row_of
 from leadsman_broker.core.usage import NOTHING, Usage
-
-PAIR = (TaskClass.BACKGROUND, TaskClass.INTERACTIVE)
 
 
 def heads_of(core: Core, key: QueueKey) -> list[TaskRow]:
@@ -40,70 +38,73 @@ def check(core: Core) -> None:
 def check_counts(core: Core) -> None:
     """Every count kept is the count of the tasks."""
     state = core.state
-    for queue in state.queues.values():
-        rows = [row for row in state.tasks.values() if row.queue is queue]
-        barred = barred_of(queue)
-        ready = [row for row in rows if row.state is TaskState.READY and row.seq not in barred]
-        delayed = [row for row in rows if row.state is TaskState.DELAYED]
+    by_queue: dict[Queue, list[TaskRow]] = {queue: [] for queue in state.queues.values()}
+    for row in state.tasks.values():
+        by_queue[row.queue].append(row)
+    for queue, rows in by_queue.items():
         line = queue.line
+        barred = {seq for tenant in line.tenants.values() for seq in tenant.barred}
+        ready = [row for row in rows if row.state is READY and row.seq not in barred]
+        delayed = [row for row in rows if row.state is DELAYED]
         assert line.barred == len(barred)
         for seq in barred:
             row = state.tasks[seq]
-            assert (row.state, row.queue) == (TaskState.READY, queue)
+            assert (row.state, row.queue) == (READY, queue)
             assert budgets.excessive(queue, row.tenant, row.estimate) is not None
-        assert line.ordinary == sum(not row.suspect for row in ready)
         assert line.suspects == sum(row.suspect for row in ready)
+        assert line.ordinary == len(ready) - line.suspects
         assert queue.delayed == len(delayed)
         assert queue.backing_off == sum(row.backing_off for row in delayed)
         assert queue.due_soon == sum(row.soon for row in delayed)
-        assert queue.leased == sum(row.state is TaskState.LEASED for row in rows)
-        check_tenants(core, queue, rows)
+        assert queue.leased == sum(row.state is LEASED for row in rows)
+        check_tenants(core, queue, rows, ready)
         assert queue.next_due(state.tasks) == min((row.due_at for row in delayed), default=None)
 
 
-def barred_of(queue: Queue) -> set[int]:
-    """The tasks that wait apart because no window of the budget has room for them."""
-    return set().union(*(tenant.barred for tenant in queue.line.tenants.values()))
-
-
-def check_tenants(core: Core, queue: Queue, rows: list[TaskRow]) -> None:
+def check_tenants(core: Core, queue: Queue, rows: list[TaskRow], ready: list[TaskRow]) -> None:
     """What is counted by tenant is what its tasks say, and a shelf has just the lanes that may be picked from."""
     state, line, rules = core.state, queue.line, queue.rules
-    by_tenant: dict[str, list[TaskRow]] = {name: [] for name in line.tenants}
+    depth: Counter[str] = Counter()
+    in_flight: Counter[str] = Counter()
+    by_class, ready_by_class = [0, 0], [0, 0]
+    by_lane: dict[tuple[str, int, int, bool], list[TaskRow]] = {}
     for row in rows:
-        by_tenant[row.tenant].append(row)
-    leased = [row for row in rows if row.state is TaskState.LEASED]
-    barred = barred_of(queue)
-    in_line = [row for row in rows if row.state is READY and row.seq not in barred]
-    assert line.in_flight == [sum(row.task_class is each for row in leased) for each in PAIR]
-    assert line.ready == [sum(row.task_class is each for row in in_line) for each in PAIR]
+        interactive = int(row.task_class is TaskClass.INTERACTIVE)
+        if row.state is LEASED:
+            in_flight[row.tenant] += 1
+            by_class[interactive] += 1
+        else:
+            depth[row.tenant] += 1
+    for row in ready:
+        interactive = int(row.task_class is TaskClass.INTERACTIVE)
+        ready_by_class[interactive] += 1
+        by_lane.setdefault((row.tenant, interactive, row.priority, row.suspect), []).append(row)
+    assert line.in_flight == by_class
+    assert line.ready == ready_by_class
+    assert depth.keys() | in_flight.keys() <= line.tenants.keys()
+
     on_shelves = {lane for shelf in line.shelves for lane in shelf.lanes()}
+    share = None
+    if rules.max_slots is not None:
+        share = max(1, int(Fraction(rules.max_slots * rules.tenant_share_percent, 100)))
     pickable = set()
     excess = 0
     since: list[list[float]] = [[], []]
-    for name, own in by_tenant.items():
-        tenant = line.tenants[name]
-        ready = [row for row in own if row.state is TaskState.READY and row.seq not in tenant.barred]
-        assert all(state.tasks[seq].tenant == name for seq in tenant.barred)
-        assert tenant.ready == [sum(row.task_class is each for row in ready) for each in PAIR]
-        assert tenant.in_flight == sum(row.state is TaskState.LEASED for row in own)
-        assert tenant.depth == sum(row.state is not TaskState.LEASED for row in own)
+    for name, tenant in line.tenants.items():
+        assert tenant.in_flight == in_flight[name]
+        assert tenant.depth == depth[name]
         assert tenant.load == tenant.in_flight / rules.tenant_weights.get(name, 1)
-        cap = None
-        if name and rules.max_slots is not None:
-            cap = max(1, int(Fraction(rules.max_slots * rules.tenant_share_percent, 100)))
+        cap = share if name else None
         assert tenant.cap == cap
+        assert all(state.tasks[seq].tenant == name for seq in tenant.barred)
         waits = cap is not None and rules.over_cap is OverCap.WAIT
         if waits:
-            open_ready = sum(tenant.held[PAIR.index(row.task_class)] is None for row in ready)
+            open_ready = sum(tenant.ready[each] for each in (0, 1) if tenant.held[each] is None)
             excess += max(0, open_ready - max(0, cap - tenant.in_flight))
+        counted = [0, 0]
         for lane in tenant.lanes.values():
-            mine = [
-                row
-                for row in ready
-                if (row.task_class, row.priority, row.suspect)
-                == (PAIR[lane.interactive], lane.priority, lane.suspect)
-            ]
+            mine = by_lane.pop((name, lane.interactive, lane.priority, lane.suspect), [])
+            counted[lane.interactive] += len(mine)
             assert lane.ready == len(mine)
             head = lane.head(state.tasks)
             assert (head.seq if head is not None else None) == min((row.seq for row in mine), default=None)
@@ -112,6 +113,8 @@ def check_tenants(core: Core, queue: Queue, rows: list[TaskRow]) -> None:
                 pickable.add(lane)
                 oldest = min(row.due_at for row in mine)
                 since[lane.interactive].append(max(oldest, tenant.opened_at[lane.interactive]))
+        assert tenant.ready == counted
+    assert not by_lane, "a ready task is in no lane"
     assert on_shelves == pickable
     assert line.excess == excess
     assert [line.oldest_since(each) for each in (0, 1)] == [min(each, default=None) for each in since]
