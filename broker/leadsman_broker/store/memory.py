@@ -361,8 +361,8 @@ class MemoryStore:
                 if tables.openings[place].at < starts_at:
                     del tables.openings[place]
         for opening in changes.openings:
-            row = (opening.namespace, opening.capability)
-            tables.openings[row, opening.tenant, opening.interactive] = opening
+            opened = (opening.namespace, opening.capability)
+            tables.openings[opened, opening.tenant, opening.interactive] = opening
         for budget in changes.budgets:
             tables.budgets[(budget.namespace, budget.capability), budget.tenant] = budget
         tables.runs.update(changes.runs)
