@@ -5,11 +5,12 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from leadsman.client import Client
+if TYPE_CHECKING:
+    from leadsman.client import Client
 
 Answer = TypeVar("Answer")
 
@@ -39,11 +40,13 @@ TokenFile = Annotated[
 JsonOutput = Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")]
 
 
-def connect(broker_url: str | None, namespace: str | None, token_file: str | None) -> Client:
+def connect(broker_url: str | None, namespace: str | None, token_file: str | None) -> "Client":
     """Return the client of one command; as `kubectl leadsman`, of the broker in kubectl's context unless told.
 
     Raises ConfigurationError and KubectlError.
     """
+    from leadsman.client import Client  # noqa: PLC0415  a worker takes these options and no client
+
     token = None
     if not (broker_url or os.environ.get("LEADSMAN_BROKER_URL")) and Path(sys.argv[0]).name.startswith("kubectl-"):
         from leadsman.cli.port_forward import find_broker  # noqa: PLC0415  only then
@@ -61,7 +64,7 @@ def connect(broker_url: str | None, namespace: str | None, token_file: str | Non
     )
 
 
-def ask(client: Client, call: Callable[[Client], Awaitable[Answer]]) -> Answer:
+def ask(client: "Client", call: "Callable[[Client], Awaitable[Answer]]") -> Answer:
     """Make one call with the client, close it and return the answer."""
 
     async def asked() -> Answer:

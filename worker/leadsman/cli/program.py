@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
@@ -11,43 +12,38 @@ from typing import Annotated
 import typer
 
 from leadsman import __version__
-from leadsman.cli.broker import broker
-from leadsman.cli.budget import budget
-from leadsman.cli.cost import cost
-from leadsman.cli.dlq import dlq
 from leadsman.cli.exits import Exit, exit_code
-from leadsman.cli.explain import explain
-from leadsman.cli.output import print_error
-from leadsman.cli.pausing import pause, resume
 from leadsman.cli.pipes import ReaderGoneError
-from leadsman.cli.queues import queues
-from leadsman.cli.runs import runs
-from leadsman.cli.submit import submit
-from leadsman.cli.tasks import tasks
-from leadsman.cli.top import top
-from leadsman.cli.worker import worker
 from leadsman.errors import ConfigurationError, LeadsmanError
+
+COMMANDS = {
+    "submit": "leadsman.cli.submit",
+    "worker": "leadsman.cli.worker",
+    "queues": "leadsman.cli.queues",
+    "top": "leadsman.cli.top",
+    "cost": "leadsman.cli.cost",
+    "budget": "leadsman.cli.budget",
+    "pause": "leadsman.cli.pausing",
+    "resume": "leadsman.cli.pausing",
+    "broker": "leadsman.cli.broker",
+    "dlq": "leadsman.cli.dlq",
+    "runs": "leadsman.cli.runs",
+    "explain": "leadsman.cli.explain",
+    "tasks": "leadsman.cli.tasks",
+}
+"""Each command, or group of commands, and the module that has it under this name.
+
+Loaded when asked for: a worker is to be made of nothing but a worker, and a command should start at once.
+"""
+
+_PASSED_ON = {"broker"}
+"""Commands whose arguments are another program's."""
 
 program = typer.Typer(
     help="Submit tasks to a Leadsman broker, look at its queues, run workers.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-program.command()(submit)
-program.command()(worker)
-program.command()(queues)
-program.command()(top)
-program.command()(cost)
-program.command()(budget)
-program.command()(pause)
-program.command()(resume)
-program.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(
-    broker
-)
-program.add_typer(dlq, name="dlq")
-program.add_typer(runs, name="runs")
-program.add_typer(explain, name="explain")
-program.add_typer(tasks, name="tasks")
 
 _PLUGGED = "leadsman.commands"
 """Entry points of the commands that come from other packages of the distribution, and need its extras."""
@@ -77,15 +73,41 @@ def _message(error: Exception) -> str:
     return " ".join(text.split()).rstrip(".")
 
 
-def _plug_in(arguments: Sequence[str]) -> None:
+def _print_error(message: str, code: str, *, json_output: bool) -> None:
+    from leadsman.cli.output import print_error  # noqa: PLC0415  what shows tables is not for a worker to carry
+
+    print_error(message, code, json_output=json_output)
+
+
+def assemble(asked: str | None = None) -> typer.Typer:
+    """Return the program with the command that is asked for, or with all when it is none of ours.
+
+    Raises ConfigurationError when it comes from another package that lacks its extra.
+    """
+    if asked in COMMANDS:
+        _add(asked)
+        return program
+    for name in COMMANDS:
+        _add(name)
+    _plug_in(asked)
+    return program
+
+
+def _add(name: str) -> None:
+    found = getattr(import_module(COMMANDS[name]), name)
+    if isinstance(found, typer.Typer):
+        program.add_typer(found, name=name)
+    elif name in _PASSED_ON:
+        settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+        program.command(name, context_settings=settings, add_help_option=False)(found)
+    else:
+        program.command(name)(found)
+
+
+def _plug_in(asked: str | None) -> None:
     """Add the other packages' command that is asked for; all of them when the whole list is shown."""
-    own = {info.name for info in program.registered_groups}
-    own |= {info.name or getattr(info.callback, "__name__", "") for info in program.registered_commands}
-    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
-    if asked in own:
-        return
     for entry in entry_points(group=_PLUGGED):
-        if asked not in {None, entry.name} or entry.name in own:
+        if asked not in {None, entry.name} or entry.name in COMMANDS:
             continue
         try:
             command = entry.load()
@@ -104,16 +126,16 @@ def run(arguments: Sequence[str]) -> int:
     shown = "kubectl leadsman" if name.startswith("kubectl-") else "leadsman"
     json_output = "--json" in arguments
     try:
-        _plug_in(arguments)
-        code = program(list(arguments), prog_name=shown, standalone_mode=False)
+        asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+        code = assemble(asked)(list(arguments), prog_name=shown, standalone_mode=False)
         sys.stdout.flush()
     except _UsageError as error:
         context = getattr(error, "ctx", None)
         where = shown if context is None else context.command_path
-        print_error(f"{_message(error)}; see `{where} --help`", "usage", json_output=json_output)
+        _print_error(f"{_message(error)}; see `{where} --help`", "usage", json_output=json_output)
         return Exit.USAGE
     except LeadsmanError as error:
-        print_error(str(error), error.code, json_output=json_output)
+        _print_error(str(error), error.code, json_output=json_output)
         return exit_code(error)
     except (KeyboardInterrupt, typer.Abort, asyncio.CancelledError):
         return Exit.INTERRUPTED

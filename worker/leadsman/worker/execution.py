@@ -5,11 +5,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-import structlog
-
 from leadsman.app import App, Handler
 from leadsman.context import Context, SyncContext, TaskFacts
-from leadsman.logs import get_logger, log_fields
+from leadsman.logs import get_logger
 from leadsman.payloads import further_arguments
 from leadsman.tracing import attempt_span
 from leadsman.worker.holding import Held
@@ -37,9 +35,7 @@ class Execution:
             return unknown_handler(facts.capability, facts.name, self._app.names(facts.capability))
         if handler.isolated and self._isolated is not None:
             return await self._isolated.run(handler, held)
-        with structlog.contextvars.bound_contextvars(**log_fields(facts)):
-            running = self._start(handler, held)
-            value, error = await running
+        value, error = await self._start(handler, held)
         return returned(value) if error is None else raised(error, held.reason)
 
     def _start(self, handler: Handler, held: Held) -> "asyncio.Future[Result]":

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -14,12 +15,13 @@ from typing import Literal
 
 from leadsman.app import App
 from leadsman.connection.http import HttpConnection
-from leadsman.logs import get_logger, log_fields
+from leadsman.logs import bind_attempt, get_logger
 from leadsman.payloads import check_payload_types
 from leadsman.worker.execution import Execution
 from leadsman.worker.health import HealthServer
 from leadsman.worker.heartbeats import Heartbeats
 from leadsman.worker.holding import Held, Holding, StopReason
+from leadsman.worker.isolation.linux import give_back_memory
 from leadsman.worker.isolation.nursery import Nursery
 from leadsman.worker.isolation.remote import Isolated
 from leadsman.worker.leasing import Leasing
@@ -203,11 +205,11 @@ class Worker:
         """Run the handler unless the verdict is known, settle, and only then free the slot."""
         started = time.monotonic()
         facts = held.facts
-        log = self._log.bind(**log_fields(facts))
+        bind_attempt(facts)  # it ends with this task, whose context is its own
         try:
             if verdict is None:
                 verdict = await self._execution.run(held)
-            log.info(
+            self._log.info(
                 "the attempt ended",
                 outcome=type(verdict).__name__.lower(),
                 seconds=round(time.monotonic() - started, 3),
@@ -218,8 +220,8 @@ class Worker:
             await self._settling.settle(held, verdict)
             outcome = type(verdict).__name__.lower()
             self._metrics.attempt_ended(facts.capability, outcome, time.monotonic() - started)
-        except Exception:  # a fault of this program must cost one attempt, not the worker
-            log.exception("an attempt could not be seen through; its lease is left to expire")
+        except Exception:  # noqa: BLE001  a fault of this program must cost one attempt, not the worker
+            self._log.exception("an attempt could not be seen through; its lease is left to expire")
         finally:
             self._holding.remove(held)
             self._leasing.slot_freed()
@@ -253,6 +255,9 @@ def run_worker(app: App, settings: WorkerSettings, loop_choice: LoopChoice = "au
     To be called before the process has threads when a handler is isolated.
     """
     check_payload_types(app, settings.capabilities)
+    gc.collect()
+    gc.freeze()  # what is loaded stays: it need not be looked at again, and handlers in processes share it
+    give_back_memory()
     nursery = Nursery(app) if _has_isolated(app, settings) else None
     with asyncio.Runner(loop_factory=_loop_factory(loop_choice)) as runner:
         code = runner.run(_with_signals(app, settings, nursery))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -126,7 +127,8 @@ class Line(Generic[Item]):
         pending = Pending(item, asyncio.get_running_loop().create_future())
         self._waiting.append(pending)
         if self._sender is None or self._sender.done():
-            self._sender = asyncio.create_task(self._send_all())
+            # In a context of its own: what it says is not of the attempt that happened to begin it.
+            self._sender = asyncio.create_task(self._send_all(), context=Context())
         return await pending.answer
 
     async def _send_all(self) -> None:

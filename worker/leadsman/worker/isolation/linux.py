@@ -23,6 +23,13 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def give_back_memory() -> None:
+    """Return to the system what loading the application took and freed again, where the C library can."""
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError):  # musl has no such call
+            ctypes.CDLL(None).malloc_trim(0)
+
+
 def children() -> list[int]:
     """Return the children of this process's main thread."""
     try:
