@@ -17,6 +17,7 @@ from leadsman.cli.pipes import ReaderGoneError
 from leadsman.errors import ConfigurationError, LeadsmanError
 
 COMMANDS = {
+    "init": "leadsman.cli.init",
     "submit": "leadsman.cli.submit",
     "worker": "leadsman.cli.worker",
     "queues": "leadsman.cli.queues",
