@@ -37,6 +37,7 @@ CAPABILITIES = [
     {"name": "llm", **QUICK},
     {"name": "code", **QUICK},
     {"name": "spans", **QUICK},
+    {"name": "paid", **STEADY},
     {"name": "chain", "max_attempts": 2, **QUICK},
     {"name": "words", "lease_seconds": 3.0, **QUICK},
     {"name": "chaos", "lease_seconds": 2.0, "max_attempts": 100, "max_reclaims": 100, **QUICK},

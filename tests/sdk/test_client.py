@@ -226,7 +226,7 @@ def test_a_forked_process_uses_the_client_it_inherited(client):
 def test_a_program_that_forgets_to_close_ends_without_complaint(broker):
     program = f"from leadsman import SyncClient; print(SyncClient({broker.url!r}).submit('echo').accepted)"
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "default", "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 

@@ -26,6 +26,7 @@ def test_a_handler_knows_its_task(broker, namespace, client, start_worker):
         "name": "facts",
         "resume": None,
         "cancelled": False,
+        "budget": None,
     }
     (said,) = worker.records("facts were asked for")
     assert (

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from leadsman.cli import program as p
+
 _PROBE = """
 import json, sys
 before = set(sys.modules)
@@ -36,6 +38,7 @@ def test_an_application_loads_no_third_party_code():
         "leadsman",
         "leadsman.amounts",
         "leadsman.app",
+        "leadsman.budget",
         "leadsman.context",
         "leadsman.encoding",
         "leadsman.errors",
@@ -63,7 +66,18 @@ def test_a_producer_does_not_load_the_command_line():
 
 
 def test_a_worker_does_not_load_the_command_line():
-    assert third_party(modules_after("import leadsman.worker.runtime")) & {"typer"} == set()
+    assert third_party(modules_after("import leadsman.worker.runtime")) & {"typer", "rich", "pygments"} == set()
+
+
+def test_the_command_that_runs_a_worker_loads_no_other_and_nothing_that_shows_tables():
+    modules = modules_after("import leadsman.cli.program as p, leadsman.worker.runtime; p.assemble('worker')")
+    commands = {module for module in p.COMMANDS.values() if module != "leadsman.cli.worker"}
+    assert modules & commands == set()
+    assert third_party(modules) & {"rich", "pygments"} == set()
+
+
+def test_rich_is_there_for_who_wants_it_after_the_logs_did_without():
+    assert "rich.console" in modules_after("import leadsman.logs, rich.console")
 
 
 def test_every_public_name_is_there():

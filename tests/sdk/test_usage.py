@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from broker_process import eventually
-from leadsman import App
+from leadsman import App, RemainingBudget
 from leadsman.amounts import micros_of
 from leadsman.errors import InvalidValueError
 from leadsman.testing import run_task
@@ -31,6 +31,40 @@ def test_an_isolated_handler_reports_too(broker, client, start_worker):
     task = client.submit("echo", name="spend-isolated").id
     client.result(task, timeout_seconds=60)
     assert usage_of(client, task) == (3, 250_000)
+
+
+@pytest.mark.parametrize("name", ["default", "sync", "isolated"])
+def test_a_handler_sees_what_it_and_the_others_of_its_run_have_left(broker, client, start_worker, journal, name):
+    start_worker(broker.url, capabilities=["paid"], slots=2)
+    run = client.run(max_tokens=100, max_cost="5")
+    task = run.submit("paid", {"tokens": 10}, name=name).id
+    eventually(lambda: journal.entries("used", task), what="a handler that has used some")
+    client.result(run.submit("paid", {"tokens": 30}, name="spend").id, timeout_seconds=60)
+    assert client.result(task, timeout_seconds=60) == [[100, "5"], [90, "4.75"], [60, "3.75"]]
+
+
+def test_without_a_limit_there_is_no_budget_to_see(broker, client, start_worker):
+    start_worker(broker.url, capabilities=["echo"])
+    assert client.result(client.submit("echo", name="facts").id, timeout_seconds=60)["budget"] is None
+
+
+def test_a_handler_under_test_is_given_a_budget_and_uses_it_up():
+    app = App()
+
+    @app.task("llm")
+    def handler(ctx):
+        left = ctx.remaining_budget
+        if left is None:
+            return "no limit"
+        fits = [left.allows(tokens=8, cost="0.5"), left.allows(tokens=9), left.allows(cost="0.51")]
+        ctx.report_usage(tokens=20, cost=0.2)
+        left = ctx.remaining_budget
+        return [*fits, left.tokens, str(left.cost)]
+
+    budget = RemainingBudget(tokens=8, cost=Decimal("0.5"))
+    assert run_task(app, "llm", budget=budget).result == [True, False, False, 0, "0.3"]
+    assert run_task(app, "llm", budget=RemainingBudget(tokens=8)).result == [True, False, True, 0, "None"]
+    assert run_task(app, "llm").result == "no limit"
 
 
 @pytest.mark.parametrize(

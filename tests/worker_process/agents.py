@@ -55,6 +55,33 @@ def spend_isolated(ctx: SyncContext):
     ctx.report_usage(tokens=3, cost="0.25")
 
 
+def shown(budget):
+    return None if budget is None else [budget.tokens, budget.cost and str(budget.cost)]
+
+
+@app.task("paid")
+async def watch_the_budget(ctx: Context):
+    return await asyncio.to_thread(watch, ctx)
+
+
+@app.task("paid", name="sync")
+@app.task("paid", name="isolated", isolation="process")
+def watch(ctx):
+    """Says what it may still use: before it uses some, after that, and when another attempt has used some."""
+    seen = [shown(ctx.remaining_budget)]
+    ctx.report_usage(tokens=ctx.payload["tokens"], cost="0.25")
+    seen.append(shown(ctx.remaining_budget))
+    note(ctx, "used")
+    while shown(ctx.remaining_budget) == seen[-1]:
+        time.sleep(LOOK_SECONDS)
+    return [*seen, shown(ctx.remaining_budget)]
+
+
+@app.task("paid", name="spend")
+async def use_of_the_budget(ctx: Context):
+    ctx.report_usage(tokens=ctx.payload["tokens"], cost="1")
+
+
 @app.task("echo", name="facts")
 async def facts(ctx: Context):
     ctx.log.info("facts were asked for", extra_word="pineapple")
@@ -68,6 +95,7 @@ async def facts(ctx: Context):
         "name": ctx.name,
         "resume": ctx.resume,
         "cancelled": ctx.cancelled,
+        "budget": shown(ctx.remaining_budget),
     }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leadsman.app import App as App
+    from leadsman.budget import RemainingBudget as RemainingBudget
     from leadsman.client import Client as Client
     from leadsman.client import SyncClient as SyncClient
     from leadsman.context import Context as Context
@@ -43,6 +44,7 @@ _HOMES = {
     "LeadsmanError": "leadsman.errors",
     "RateLimited": "leadsman.outcomes",
     "Release": "leadsman.outcomes",
+    "RemainingBudget": "leadsman.budget",
     "Retry": "leadsman.outcomes",
     "SubmitResult": "leadsman.wire.tasks",
     "SyncClient": "leadsman.client",

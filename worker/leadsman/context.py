@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leadsman.amounts import micros_of, tokens_of
+from leadsman.budget import Left, RemainingBudget, budget_of
 from leadsman.encoding import MAX_RESULT_BYTES, encode
 from leadsman.errors import InvalidValueError
 from leadsman.outcomes import TaskCancelled
@@ -53,6 +54,10 @@ class Attempt(Protocol):
     @property
     def cancelled(self) -> bool:
         """Whether the handler should stop."""
+
+    @property
+    def left(self) -> Left | None:
+        """What the attempt may still use, as far as is known; None without a limit."""
 
     def save(self, encoded: str) -> Future[None]:
         """Store a checkpoint, given as JSON; done once durable, fails with TaskCancelled when the lease is lost."""
@@ -223,6 +228,15 @@ class TaskContext:
         Safe from every thread. Raises InvalidValueError for a negative, fractional or endless amount.
         """
         self._attempt.use(tokens_of(tokens), micros_of(cost))
+
+    @property
+    def remaining_budget(self) -> RemainingBudget | None:
+        """How much more this attempt may use; None when neither its run nor its queue nor its tenant has a limit.
+
+        As of the last heartbeat, less what was reported since. Others who run under the same limit use it too, so a
+        paid call that fits now may come too late; ask before each. `remaining_budget.allows(tokens=2000)`.
+        """
+        return budget_of(self._attempt.left)
 
     @property
     def log(self) -> Any:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import structlog
 
 from leadsman.app import DEFAULT_NAME, App
+from leadsman.budget import Left, RemainingBudget, left_of, less
 from leadsman.context import Context, SyncContext, TaskFacts
 from leadsman.encoding import normalised
 from leadsman.errors import ConfigurationError
@@ -64,7 +65,7 @@ class TestOutcome:
 class FakeLease:
     """A lease that exists only in the test. Checkpoints are kept; `cancel` does what a heartbeat reply would."""
 
-    def __init__(self, *, cancel_at_checkpoint: int | None = None) -> None:
+    def __init__(self, *, cancel_at_checkpoint: int | None = None, budget: RemainingBudget | None = None) -> None:
         self.checkpoints: list[Any] = []
         self.reason: StopReason | None = None
         self.once: dict[str, Any] = {}
@@ -72,6 +73,7 @@ class FakeLease:
         self.follow_ups: list[TaskSubmit] = []
         self.tokens = 0
         self.cost_micros = 0
+        self._budget = budget
         self._cancel_at = cancel_at_checkpoint
         self._on_cancel: Callable[[], Any] | None = None
 
@@ -113,6 +115,11 @@ class FakeLease:
         """Keep a follow-up."""
         self.follow_ups.append(task)
 
+    @property
+    def left(self) -> Left | None:
+        """What the test gave, less what the handler reported."""
+        return None if self._budget is None else less(left_of(self._budget), self.tokens, self.cost_micros)
+
     def use(self, tokens: int, cost_micros: int) -> None:
         """Add to what was reported."""
         self.tokens += tokens
@@ -148,16 +155,19 @@ def run_task(
     *,
     name: str = DEFAULT_NAME,
     cancel_at_checkpoint: int | None = None,
+    budget: RemainingBudget | None = None,
     **facts: Any,
 ) -> TestOutcome:
     """Run a handler to its end and return what the broker would have been told.
 
     `facts` are fields of the context: `resume`, `attempt`, `tenant`, ... `cancel_at_checkpoint` cancels the task
-    right after its n-th checkpoint. For use without a running event loop; inside one, see `run_task_async`.
+    right after its n-th checkpoint; `budget` is what it may use. For use without a running event loop; inside one,
+    see `run_task_async`.
     """
-    return asyncio.run(
-        run_task_async(app, capability, payload, name=name, cancel_at_checkpoint=cancel_at_checkpoint, **facts)
+    running = run_task_async(
+        app, capability, payload, name=name, cancel_at_checkpoint=cancel_at_checkpoint, budget=budget, **facts
     )
+    return asyncio.run(running)
 
 
 async def run_task_async(
@@ -167,6 +177,7 @@ async def run_task_async(
     *,
     name: str = DEFAULT_NAME,
     cancel_at_checkpoint: int | None = None,
+    budget: RemainingBudget | None = None,
     **facts: Any,
 ) -> TestOutcome:
     """Run a handler on the running event loop. See `run_task`."""
@@ -174,7 +185,7 @@ async def run_task_async(
     if handler is None:
         known = ", ".join(str(each) for each in app.handlers.values()) or "none"
         raise ConfigurationError(f"there is no handler {capability}/{name}; the application has {known}")
-    lease = FakeLease(cancel_at_checkpoint=cancel_at_checkpoint)
+    lease = FakeLease(cancel_at_checkpoint=cancel_at_checkpoint, budget=budget)
     facts = {"capability": capability, "name": name} | facts
     value: Any = None
     error: BaseException | None = None

@@ -244,15 +244,17 @@ class Heartbeats:
         self._one_by_one = True
 
     def _heed(self, ours: list[Held], carried: dict[str, Unsaved], reply: HeartbeatReply, sent_at: float) -> None:
-        statuses = {result.token: result.status for result in reply.leases}
+        results = {result.token: result for result in reply.leases}
         for held in ours:
-            status = statuses.get(held.token)
+            result = results.get(held.token)
+            status = None if result is None else result.status
             if status is LeaseStatus.LEASE_LOST:
                 self._tell(held, StopReason.LEASE_LOST)
             if status is LeaseStatus.NO_PROGRESS:
                 self._tell(held, StopReason.NO_PROGRESS)
-            if status is None or status is LeaseStatus.LEASE_LOST:
+            if result is None or status is LeaseStatus.LEASE_LOST:
                 continue
+            held.budget_told(result.remaining_budget)
             if status is not LeaseStatus.NO_PROGRESS:
                 held.renewed(sent_at)
             if held.token in carried:

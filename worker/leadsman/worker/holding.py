@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from leadsman.amounts import MAX_USAGE
+from leadsman.budget import Left, less
 from leadsman.context import TaskFacts
 from leadsman.errors import InvalidValueError
 from leadsman.outcomes import TaskCancelled
-from leadsman.wire.costs import Usage
+from leadsman.wire.costs import RemainingBudget, Usage
 from leadsman.wire.leases import MAX_FOLLOW_UPS, Lease
 from leadsman.wire.tasks import TaskSubmit
 
@@ -66,6 +67,10 @@ class Held:
         self._unsaved: list[Unsaved] = []
         self._usage: Usage | None = None
         self._booked: Usage | None = None
+        self._told_left = _left(lease.remaining_budget)
+        self._told_usage: Usage | None = None
+        """What of our usage is counted in it."""
+        self._on_budget: Callable[[], None] | None = None
         self._reason: StopReason | None = None
         self._on_stop: Callable[[], None] | None = None
         self._on_lost: Callable[[], None] | None = None
@@ -185,6 +190,8 @@ class Held:
 
     async def stored(self) -> None:
         """Wait until everything that is being stored is; a handler that was told to stop did not wait for it."""
+        if not self._storing:
+            return
         with self._lock:
             storing, self._storing = self._storing, []
         await asyncio.gather(*(asyncio.wrap_future(each) for each in storing))
@@ -224,6 +231,33 @@ class Held:
     def booked(self, usage: Usage) -> None:
         """Note that the broker has been told this much."""
         self._booked = usage
+
+    @property
+    def told_budget(self) -> tuple[Left | None, tuple[int, int]]:
+        """What the broker said is left, and the tokens and millionths of ours which it had counted by then."""
+        with self._lock:
+            counted = self._told_usage or _NOTHING
+            return self._told_left, (counted.tokens, counted.cost_micros)
+
+    @property
+    def left(self) -> Left | None:
+        """What the attempt may still use: what the broker said, less what the handler reported since."""
+        left, (tokens, micros) = self.told_budget
+        used = self._usage or _NOTHING
+        return less(left, used.tokens - tokens, used.cost_micros - micros)
+
+    def budget_told(self, remaining: RemainingBudget | None) -> None:
+        """Note what a heartbeat's reply says is left; what is booked is counted in it."""
+        with self._lock:
+            self._told_left, self._told_usage = _left(remaining), self._booked
+            callback = self._on_budget
+        if callback is not None:
+            callback()
+
+    def on_budget(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever the broker has said what is left, from the thread that heard it."""
+        with self._lock:
+            self._on_budget = callback
 
     @property
     def unsaved(self) -> Unsaved | None:
@@ -314,6 +348,13 @@ class Holding:
         with self._lock:
             held = Counter(each.facts.capability for each in self._held.values())
         return {name: max(0, limit - held[name]) for name, limit in self._limits.items()}
+
+
+_NOTHING: Final = Usage()
+
+
+def _left(remaining: RemainingBudget | None) -> Left | None:
+    return None if remaining is None else (remaining.tokens, remaining.cost_micros)
 
 
 def _fail(waiter: Future[None], error: BaseException) -> None:

@@ -12,19 +12,18 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NoReturn
 
-import structlog
-
 from leadsman.app import App, Handler
+from leadsman.budget import Left, less
 from leadsman.context import Context, SyncContext, TaskFacts
 from leadsman.errors import InvalidValueError
-from leadsman.logs import get_logger, log_fields
+from leadsman.logs import bind_attempt, get_logger
 from leadsman.outcomes import TaskCancelled
 from leadsman.payloads import further_arguments
 from leadsman.tracing import attempt_span, flush
 from leadsman.wire.leases import MAX_FOLLOW_UPS
 from leadsman.wire.tasks import TaskSubmit
 from leadsman.worker.holding import StopReason
-from leadsman.worker.isolation.frames import LENGTH, Frame, pack, unpack, verdict_frame
+from leadsman.worker.isolation.frames import LENGTH, Frame, left_in, pack, unpack, verdict_frame
 from leadsman.worker.isolation.linux import be_killed_first, die_with_parent, limit_memory
 from leadsman.worker.verdicts import Verdict, raised, returned
 
@@ -46,7 +45,7 @@ def attempt(talk: socket.socket, app: App) -> NoReturn:
         assert handler is not None  # noqa: S101  the worker looked it up in the same application
         if handler.memory_mib is not None:
             limit_memory(handler.memory_mib)
-        remote = _RemoteAttempt(line)
+        remote = _RemoteAttempt(line, left_in(start))
         verdict = _run(handler, facts, remote)
         flush()
         line.send(verdict_frame(verdict))
@@ -61,16 +60,16 @@ def attempt(talk: socket.socket, app: App) -> NoReturn:
 
 
 def _run(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt") -> Verdict:
-    with structlog.contextvars.bound_contextvars(**log_fields(facts)):
-        try:
-            if handler.is_async:
-                return returned(asyncio.run(_run_async(handler, facts, remote)))
-            remote.listen()
-            further = further_arguments(handler, facts.payload)
-            with attempt_span(facts):
-                return returned(handler.function(SyncContext(facts, remote, _logger), *further))
-        except BaseException as error:  # noqa: BLE001  SystemExit included: it is judged as in the worker
-            return raised(error, remote.reason)
+    bind_attempt(facts)
+    try:
+        if handler.is_async:
+            return returned(asyncio.run(_run_async(handler, facts, remote)))
+        remote.listen()
+        further = further_arguments(handler, facts.payload)
+        with attempt_span(facts):
+            return returned(handler.function(SyncContext(facts, remote, _logger), *further))
+    except BaseException as error:  # noqa: BLE001  SystemExit included: it is judged as in the worker
+        return raised(error, remote.reason)
 
 
 async def _run_async(handler: Handler, facts: TaskFacts, remote: "_RemoteAttempt") -> Any:
@@ -121,8 +120,11 @@ class _Line:
 class _RemoteAttempt:
     """The lease as seen from here: what is asked of it goes to the worker, which answers when it is done."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _Line, left: Left | None) -> None:
         self._line = line
+        self._used = (0, 0)
+        self._told = (left, (0, 0))
+        """What was left, and what of our usage was counted by then."""
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._asked: dict[int, Future[Any]] = {}
@@ -144,7 +146,15 @@ class _RemoteAttempt:
             {"op": "follow_up", "task": task.model_dump(mode="json", by_alias=True, exclude_unset=True)}
         )
 
+    @property
+    def left(self) -> Left | None:
+        with self._lock:
+            (left, counted), used = self._told, self._used
+        return less(left, used[0] - counted[0], used[1] - counted[1])
+
     def use(self, tokens: int, cost_micros: int) -> None:
+        with self._lock:
+            self._used = (self._used[0] + tokens, self._used[1] + cost_micros)
         self._line.send({"op": "usage", "tokens": tokens, "cost_micros": cost_micros})
 
     def save(self, encoded: str) -> Future[None]:
@@ -179,6 +189,9 @@ class _RemoteAttempt:
                     self.on_stop()
                 case "answer":
                     self._answered(frame)
+                case "budget":
+                    with self._lock:
+                        self._told = (left_in(frame), (frame["counted"][0], frame["counted"][1]))
 
     def _answered(self, frame: Frame) -> None:
         with self._lock:

@@ -5,6 +5,7 @@ import struct
 from dataclasses import asdict
 from typing import Any
 
+from leadsman.budget import Left
 from leadsman.context import TaskFacts
 from leadsman.wire.tasks import TaskError
 from leadsman.worker.verdicts import Done, Failed, GivenBack, Gone, Verdict
@@ -28,9 +29,14 @@ def unpack(body: bytes) -> Frame:
     return frame
 
 
-def facts_frame(facts: TaskFacts) -> Frame:
+def start_frame(facts: TaskFacts, left: Left | None) -> Frame:
     """Return the first frame of an attempt."""
-    return {"op": "start", "facts": asdict(facts)}
+    return {"op": "start", "facts": asdict(facts), "left": left}
+
+
+def left_in(frame: Frame) -> Left | None:
+    """Return what a frame says is left of the budget."""
+    return None if frame["left"] is None else (frame["left"][0], frame["left"][1])
 
 
 def verdict_frame(verdict: Verdict) -> Frame:

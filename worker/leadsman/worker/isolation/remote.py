@@ -12,7 +12,7 @@ from leadsman.logs import get_logger
 from leadsman.outcomes import TaskCancelled
 from leadsman.wire.tasks import TaskSubmit
 from leadsman.worker.holding import Held, StopReason
-from leadsman.worker.isolation.frames import LENGTH, Frame, facts_frame, pack, unpack, verdict_of
+from leadsman.worker.isolation.frames import LENGTH, Frame, pack, start_frame, unpack, verdict_of
 from leadsman.worker.isolation.nursery import Nursery, NurseryGoneError
 from leadsman.worker.verdicts import GivenBack, Verdict, crashed, timed_out
 
@@ -62,7 +62,8 @@ class _Attempt:
         timer = None
         if timeout_seconds is not None:
             timer = self._loop.call_later(timeout_seconds, self._time_is_up)
-        self._unsent.put_nowait(facts_frame(self._held.facts))
+        self._unsent.put_nowait(start_frame(self._held.facts, self._held.left))
+        self._held.on_budget(lambda: self._from_any_thread(self._pass_budget_on))
         self._held.on_stop(lambda: self._from_any_thread(self._told))
         writing = asyncio.ensure_future(self._write())
         reading = asyncio.ensure_future(self._read())
@@ -145,6 +146,10 @@ class _Attempt:
             return
         self._unsent.put_nowait({"op": "stop", "reason": str(reason)})
         self._loop.call_later(KILL_SECONDS, self._kill)
+
+    def _pass_budget_on(self) -> None:
+        left, counted = self._held.told_budget
+        self._unsent.put_nowait({"op": "budget", "left": left, "counted": counted})
 
     def _time_is_up(self) -> None:
         self._timed_out = True
