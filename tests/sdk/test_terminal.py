@@ -1,74 +1,13 @@
 """The command line as a person sees it, on a pseudo-terminal."""
 
 import os
-import pty
 import re
-import select
 import signal
-import subprocess
-import sys
-import time
-
-import pytest
 
 from broker_process import eventually
+from terminal_program import terminal
 
-
-class Terminal:
-    """A program on a terminal of 200 columns."""
-
-    def __init__(self, environment, *arguments):
-        self.shown = ""
-        self._master, slave = pty.openpty()
-        environment = {name: value for name, value in environment.items() if name != "NO_COLOR"}
-        environment |= {"TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "leadsman.cli", *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=environment,
-            start_new_session=True,
-        )
-        os.close(slave)
-
-    def read(self):
-        """Take in what was written since, and return all without colours."""
-        while select.select([self._master], [], [], 0.05)[0]:
-            try:
-                data = os.read(self._master, 65_536)
-            except OSError:  # how Linux tells the end of a pseudo-terminal
-                break
-            if not data:
-                break
-            self.shown += data.decode(errors="replace")
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.shown)
-
-    def wait(self, seconds=60.0):
-        deadline = time.monotonic() + seconds
-        while self.process.poll() is None and time.monotonic() < deadline:
-            self.read()  # a full terminal would stop the program
-        self.read()
-        return self.process.wait(0.1)
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self._master)
-
-
-@pytest.fixture
-def terminal(environment):
-    opened = []
-
-    def open_terminal(*arguments):
-        opened.append(Terminal(environment, *arguments))
-        return opened[-1]
-
-    yield open_terminal
-    for each in opened:
-        each.close()
+__all__ = ["terminal"]
 
 
 def test_submitting_many_shows_a_bar_and_ends_with_the_summary(terminal):
