@@ -31,6 +31,8 @@ class Money(Feature):
         self.unsure: dict[tuple[str, int], Usage] = {}
         """The largest that was sent, answered or not: no more can be booked."""
         self._classes: set[TaskClass] = set()
+        self._changed_at = 0.0
+        """When a budget was changed last: what was leased in that moment may be over the new one."""
 
     def rules(self, capability, dice):
         if dice.random() < 0.5:
@@ -126,6 +128,7 @@ class Money(Feature):
         changed = budget.model_copy(update={level: dice.choice([5, 15, 60])})
         self.world.rules[name] = self.world.rules[name].model_copy(update={"budget": changed})
         self.world.note(f"the budget of {name} is now {level}={getattr(changed, level)}")
+        self._changed_at = max(self.world.now, self.world.core.state.now)
         self.world.configure(self.world.rules)
 
     def granted(self, hand: Hand, lease: Granted, *, repeated: bool) -> None:
@@ -187,6 +190,8 @@ class Money(Feature):
 
     def _check_caps(self) -> None:
         """Background tasks are leased only where there is room."""
+        if self.world.core.state.now == self._changed_at:
+            return
         for key, queue in self.world.core.state.queues.items():
             budget = queue.budget
             if budget is None or any(row.task_class is TaskClass.INTERACTIVE for row in self._leased(key)):
