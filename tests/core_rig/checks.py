@@ -10,6 +10,7 @@ from leadsman.wire.runs import RunState
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core import budgets
 from leadsman_broker.core.core import Core
+from leadsman_broker.core.ids import make_token
 from leadsman_broker.core.picking import can_serve
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import QueueKey
@@ -146,6 +147,8 @@ def check_holders(core: Core) -> None:
         if row.lease is not None:
             assert row.seq in row.lease.worker.leases
             assert state.workers[row.lease.worker.key] is row.lease.worker
+    leased = [row for row in state.tasks.values() if row.lease is not None]
+    assert state.held == {make_token(row.id, row.epoch, row.secret): row for row in leased}
     for worker in state.workers.values():
         assert len(worker.leases) <= worker.slots
         assert worker.alone == any(state.tasks[seq].suspect for seq in worker.leases)

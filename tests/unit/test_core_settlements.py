@@ -244,3 +244,13 @@ def test_a_checkpoint_that_is_too_large_is_refused_and_the_lease_still_holds(op)
     granted = rig.lease_one()
     assert op(rig, granted, checkpoint=b"x" * 65_537).code == "checkpoint_too_large"
     assert rig.ack(granted).ok
+
+
+@pytest.mark.parametrize("op", ["ack", "nack", "release"])
+def test_a_token_is_good_in_the_one_spelling_it_was_given_in(op):
+    rig = Rig()
+    rig.submit()
+    granted = rig.lease_one()
+    task_id, epoch, secret = granted.token.split(":")
+    assert settle(rig, op, granted._replace(token=f"{task_id}:0{epoch}:{secret}")).code == "unknown_task"
+    assert settle(rig, op, granted).ok

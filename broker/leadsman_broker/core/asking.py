@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from leadsman.wire.leases import WorkerState
 from leadsman_broker.core.commands import Abandon, Lease
-from leadsman_broker.core.ids import parse_token
 from leadsman_broker.core.leases import attempt_end, describe, give_back_missing, reclaim, renew
 from leadsman_broker.core.results import Answer
 from leadsman_broker.core.settlements import leased_task
@@ -57,11 +56,10 @@ def _repeat(state: "State", worker: WorkerRow, command: Lease) -> None:
             continue
         lease.sent_at = state.now
         renew(state, row, lease)
-        granted.append(describe(state, row))
+        granted.append(describe(state, row, lease))
     state.answers.append(Answer(command.call, worker.state, tuple(granted)))
 
 
-def _held_seq(state: "State", worker: WorkerRow, text: str) -> int | None:
-    token = parse_token(text)
-    row = leased_task(state, worker.key[0], token) if token is not None else None
+def _held_seq(state: "State", worker: WorkerRow, token: str) -> int | None:
+    row = leased_task(state, worker.key[0], token)
     return row.seq if row is not None and row.lease is not None and row.lease.worker is worker else None

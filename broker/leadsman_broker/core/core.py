@@ -33,9 +33,9 @@ from leadsman_broker.core.dead_letters import purge, redrive
 from leadsman_broker.core.dispatch import dispatch
 from leadsman_broker.core.explaining import Standing, explain
 from leadsman_broker.core.fencing import fence, unfence
-from leadsman_broker.core.idempotency import key_of
-from leadsman_broker.core.ids import parse_token, seq_of
+from leadsman_broker.core.ids import seq_of
 from leadsman_broker.core.leases import STALL_SHARE, extend_after_stall
+from leadsman_broker.core.needing import add_needs
 from leadsman_broker.core.outbox import Outbox
 from leadsman_broker.core.pausing import pause, resume
 from leadsman_broker.core.randomness import Randomness
@@ -47,7 +47,7 @@ from leadsman_broker.core.retention import sweep
 from leadsman_broker.core.rows import Changes, Loaded, NamespaceRow, Needs, QueueKey, Stored, TotalsRow, WorkerKey
 from leadsman_broker.core.runs import cancel_run, forget_ended, put_run
 from leadsman_broker.core.settings import Settings
-from leadsman_broker.core.settlements import ack, follow_ups, nack, release
+from leadsman_broker.core.settlements import ack, nack, release
 from leadsman_broker.core.state import State
 from leadsman_broker.core.waiting import end_expired
 
@@ -116,36 +116,7 @@ class Core:
         """Say which rows of the store the commands must see."""
         needs = Needs()
         for command in commands:
-            match command:
-                case c.Enqueue():
-                    for task in command.tasks:
-                        self._need_task(needs, command.namespace, task)
-                case c.Ack() | c.Nack() | c.Release():
-                    self._need_attempt(needs, command.token)
-                    if isinstance(command, c.Ack):
-                        self._need_follow_ups(needs, command)
-                case c.PutRun() | c.CancelRun():
-                    self._need_run(needs, command.namespace, command.run_id)
-                case c.Once():
-                    token = parse_token(command.token)
-                    if token is not None:
-                        needs.once.add(token.task_id)
-                case c.Heartbeat():
-                    for beat in command.leases:
-                        if beat.usage is not None:
-                            self._need_attempt(needs, beat.token)
-                case c.Cancel():
-                    if not self._is_live(command.task_id):
-                        needs.ended.add(command.task_id)
-                case c.Redrive() | c.Purge():
-                    needs.ended.update(task_id for task_id in command.task_ids if not self._is_live(task_id))
-                    if isinstance(command, c.Redrive):
-                        needs.redriven.update(command.task_ids)
-                case c.Sweep():
-                    needs.purge_before = max(needs.purge_before, command.before)
-                    needs.purge_limit = max(needs.purge_limit, command.limit)
-                case _:
-                    pass
+            add_needs(self.state, command, needs)
         return needs
 
     def step(self, commands: Sequence[c.Command], loaded: Loaded, now: float, rand: Randomness) -> Step:
@@ -282,41 +253,6 @@ class Core:
         state.changed_workers.clear()
         state.fences_changed = state.urgent = False
         return changed
-
-    def _is_live(self, task_id: str) -> bool:
-        row = self.state.tasks.get(seq_of(task_id) or 0)
-        return row is not None and row.id == task_id
-
-    def _need_task(self, needs: Needs, namespace: str, task: c.NewTask) -> None:
-        key = key_of(namespace, task)
-        if key is not None:
-            needs.keys.add(key)
-        if task.run_id:
-            self._need_run(needs, namespace, task.run_id)
-
-    def _need_follow_ups(self, needs: Needs, command: c.Ack) -> None:
-        """Ask for the keys as they will be: a tenant that a task has from its parent is part of them."""
-        token = parse_token(command.token)
-        parent = self.state.tasks.get(token.seq) if token is not None else None
-        if parent is not None:
-            for task in follow_ups(self.state, parent, command):
-                self._need_task(needs, command.namespace, task)
-
-    def _need_run(self, needs: Needs, namespace: str, run_id: str) -> None:
-        if (namespace, run_id) not in self.state.runs:
-            needs.runs.add((namespace, run_id))
-
-    def _need_attempt(self, needs: Needs, text: str) -> None:
-        """Ask for what the store knows of an attempt that is over, and of its task if that is over too."""
-        token = parse_token(text)
-        if token is None:
-            return
-        row = self.state.tasks.get(token.seq)
-        if row is None or row.id != token.task_id:
-            needs.ended.add(token.task_id)
-        elif row.lease is not None and row.epoch == token.epoch:
-            return
-        needs.attempts.add((token.seq, token.epoch))
 
     def _find_shortest_lease(self) -> float:
         return min((queue.rules.lease_seconds for queue in self.state.queues.values()), default=float("inf"))

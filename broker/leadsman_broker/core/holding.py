@@ -14,6 +14,7 @@ def hold(state: "State", row: TaskRow, lease: Lease) -> None:
     """Give a task, already taken from its queue, to the lease's worker."""
     worker = lease.worker
     row.lease = lease
+    state.held[lease.token] = row
     worker.leases.add(row.seq)
     if row.suspect:
         worker.alone = True
@@ -27,6 +28,7 @@ def let_go(state: "State", row: TaskRow) -> None:
     assert lease is not None  # noqa: S101  # a caller that lets go of what is not held has lost count
     worker = lease.worker
     row.lease = None
+    del state.held[lease.token]
     queue = row.queue
     queue.take_back(row, state.now)
     line = queue.line

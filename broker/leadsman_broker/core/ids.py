@@ -5,13 +5,12 @@ random part keeps an id from meaning another task after a restore of an older ba
 """
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
 from leadsman_broker.core.randomness import Randomness
 
 _ID = re.compile(r"[0-9a-f]{12}[0-9a-f]{8}\Z")
-_TOKEN = re.compile(r"([0-9a-f]{12}[0-9a-f]{8}):([0-9]{1,9}):(.+)\Z", re.DOTALL)
+_TOKEN = re.compile(r"([0-9a-f]{12}[0-9a-f]{8}):([1-9][0-9]{0,8}):(.+)\Z", re.DOTALL)
 
 
 class Token(NamedTuple):
@@ -44,11 +43,10 @@ def make_token(task_id: str, epoch: int, secret: str) -> str:
     return f"{task_id}:{epoch}:{secret}"
 
 
-@lru_cache(maxsize=4096)
 def parse_token(token: str) -> Token | None:
     """Take a lease token apart; None when it cannot be one of ours.
 
-    A step asks twice for each token, for the rows it needs and for what it does: the tokens of one step are kept.
+    A token has one spelling, so that the one of a lease in force is found as it is, see `State.held`.
     """
     found = _TOKEN.match(token)
     if found is None:

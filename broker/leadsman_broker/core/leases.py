@@ -32,43 +32,41 @@ def grant(state: "State", row: TaskRow, worker: WorkerRow, attempt_id: str) -> G
     row.secret = new_secret(state.rand)
     slack = rules.lease_seconds * state.settings.reclaim_jitter * state.rand.random()
     expires_at = state.now + min(rules.lease_seconds, rules.attempt_timeout_seconds)
-    lease = Lease(worker, attempt_id, state.now, expires_at, slack)
+    token = make_token(row.id, row.epoch, row.secret)
+    lease = Lease(token, worker, attempt_id, state.now, expires_at, slack)
     hold(state, row, lease)
     if row.queue.budget is not None:
         ledger.reserve(state, row, lease)
     worker.last_served = row.queue.key[1]
     state.out.touched[row.seq] = row
     state.queue_changed(row.queue, urgent=row.queue.ready == 0)
-    return describe(state, row)
+    return describe(state, row, lease)
 
 
-def describe(state: "State", row: TaskRow) -> Granted:
+def describe(state: "State", row: TaskRow, lease: Lease) -> Granted:
     """Return what a worker is told of a lease it holds."""
-    lease = row.lease
-    assert lease is not None  # noqa: S101  # only ever called for a leased task
-    namespace, capability = row.queue.key
-    rules = row.queue.rules
-    return Granted(
-        token=make_token(row.id, row.epoch, row.secret),
-        task_id=row.id,
-        namespace=namespace,
-        capability=capability,
-        tenant=row.tenant,
-        task_class=row.task_class,
-        priority=row.priority,
-        attempt=row.spent + 1,
-        max_attempts=row.max_attempts,
-        epoch=row.epoch,
-        run_id=row.run_id,
-        age_seconds=state.now - row.accepted_at,
-        expires_at=lease.expires_at,
-        lease_seconds=rules.lease_seconds,
-        heartbeat_seconds=rules.heartbeat_seconds or rules.lease_seconds / 3,
-        progress_timeout_seconds=rules.progress_timeout_seconds,
-        attempt_timeout_seconds=max(0.0, lease.started_at + rules.attempt_timeout_seconds - state.now),
-        unreachable_seconds=rules.unreachable_seconds,
-        maybe_ran=row.seq < state.restored_below,
-        remaining=remaining(state, row, lease) if row.run_id or row.queue.budget is not None else None,
+    queue = row.queue
+    rules = queue.rules
+    return Granted(  # by place: keywords would double the cost
+        lease.token,
+        row.id,
+        *queue.key,
+        row.tenant,
+        row.task_class,
+        row.priority,
+        row.failures + row.reclaims + 1,
+        row.max_attempts,
+        row.epoch,
+        row.run_id,
+        state.now - row.accepted_at,
+        lease.expires_at,
+        rules.lease_seconds,
+        rules.heartbeat_seconds or rules.lease_seconds / 3,
+        max(0.0, lease.started_at + rules.attempt_timeout_seconds - state.now),
+        rules.progress_timeout_seconds,
+        rules.unreachable_seconds,
+        row.seq < state.restored_below,
+        remaining(state, row, lease) if row.run_id or queue.budget is not None else None,
     )
 
 

@@ -39,12 +39,33 @@ def reserve(state: "State", row: TaskRow, lease: Lease) -> None:
         _book(state, None, _running(state, live_row_of(row), lease))
 
 
-def report(state: "State", namespace: str, token: Token, holder: TaskRow | None, usage: Usage) -> None:
-    """Book what an attempt has used so far; `holder` is the task if this token holds it."""
-    if holder is not None and holder.lease is not None:
-        _report_running(state, holder, holder.lease, usage)
-    else:
-        _report_late(state, namespace, token, usage)
+def report(state: "State", row: TaskRow, usage: Usage) -> None:
+    """Book what the attempt of a leased task has used so far."""
+    lease = row.lease
+    if lease is None:
+        return
+    grown = lease.usage.raised_to(usage)
+    if grown == lease.usage and (lease.reported or lease.reserved is None):
+        return
+    live = live_row_of(row)
+    before = _running(state, live, lease)
+    lease.usage = grown
+    lease.reported = True
+    _book(state, before, _running(state, live, lease))
+
+
+def report_late(state: "State", namespace: str, token: Token, usage: Usage) -> None:
+    """Book what an attempt used that no longer holds its task. A token that was never given books nothing."""
+    live = _task_of(state, namespace, token)
+    if live is None:
+        return
+    known = state.loaded.ledger.get((live.seq, token.epoch))
+    if known is None:
+        outcome = _outcome_of(live, token.epoch)
+        known = _row(state, live, token.epoch, leased_at=state.now, outcome=outcome, usage=NOTHING)
+    after = known.usage.raised_to(usage)
+    if after != known.usage or (known.reserved is not None and not known.reported):
+        _book(state, known, known._replace(usage=after, reported=True))
 
 
 def close(state: "State", row: TaskRow, outcome: AttemptOutcome) -> None:
@@ -69,31 +90,6 @@ def won_late(state: "State", row: TaskRow) -> None:
 def orphaned(state: "State", attempt: LedgerRow) -> None:
     """Close the row of a running attempt whose lease did not come back at a start."""
     _book(state, attempt, attempt._replace(outcome=LOST))
-
-
-def _report_running(state: "State", row: TaskRow, lease: Lease, usage: Usage) -> None:
-    grown = lease.usage.raised_to(usage)
-    if grown == lease.usage and (lease.reported or lease.reserved is None):
-        return
-    live = live_row_of(row)
-    before = _running(state, live, lease)
-    lease.usage = grown
-    lease.reported = True
-    _book(state, before, _running(state, live, lease))
-
-
-def _report_late(state: "State", namespace: str, token: Token, usage: Usage) -> None:
-    """Book what an attempt used that no longer holds its task. A token that was never given books nothing."""
-    live = _task_of(state, namespace, token)
-    if live is None:
-        return
-    known = state.loaded.ledger.get((live.seq, token.epoch))
-    if known is None:
-        outcome = _outcome_of(live, token.epoch)
-        known = _row(state, live, token.epoch, leased_at=state.now, outcome=outcome, usage=NOTHING)
-    after = known.usage.raised_to(usage)
-    if after != known.usage or (known.reserved is not None and not known.reported):
-        _book(state, known, known._replace(usage=after, reported=True))
 
 
 def _task_of(state: "State", namespace: str, token: Token) -> LiveRow | None:

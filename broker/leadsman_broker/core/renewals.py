@@ -33,10 +33,12 @@ def heartbeat(state: "State", command: Heartbeat) -> HeartbeatOutcome:
 
 
 def _beat(state: "State", worker: WorkerRow, beat: Beat, held: set[int]) -> BeatOutcome:
-    token = parse_token(beat.token)
-    row = leased_task(state, worker.key[0], token) if token is not None else None
-    if token is not None and beat.usage is not None:
-        ledger.report(state, worker.key[0], token, row, beat.usage)
+    row = leased_task(state, worker.key[0], beat.token)
+    if beat.usage is not None:
+        if row is not None:
+            ledger.report(state, row, beat.usage)
+        elif (token := parse_token(beat.token)) is not None:
+            ledger.report_late(state, worker.key[0], token, beat.usage)
     if row is None or row.lease is None or row.lease.worker is not worker:
         return BeatOutcome(beat.token, LeaseStatus.LEASE_LOST)
     if state.now >= attempt_end(row, row.lease):

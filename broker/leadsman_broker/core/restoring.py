@@ -7,6 +7,7 @@ from leadsman.wire.tasks import TaskState
 from leadsman_broker.core import budgets, ledger
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import hold
+from leadsman_broker.core.ids import make_token
 from leadsman_broker.core.leases import extend
 from leadsman_broker.core.openings import OpeningRow
 from leadsman_broker.core.picking import look_ahead
@@ -149,9 +150,9 @@ def _hold(state: "State", row: TaskRow, standing: Standing) -> None:
     worker.asked_to_drain = worker.cordon is not None and worker.cordon.drain
     started_at = standing.lease_started_at or state.now
     slack = queue.rules.lease_seconds * state.settings.reclaim_jitter * state.rand.random()
-    lease = Lease(
-        worker, standing.lease_attempt_id or "", started_at, standing.lease_expires_at or state.now, slack
-    )
+    token = make_token(row.id, row.epoch, row.secret)
+    expires_at = standing.lease_expires_at or state.now
+    lease = Lease(token, worker, standing.lease_attempt_id or "", started_at, expires_at, slack)
     extend(row, lease, state.now)
     lease.wakes_at = lease.expires_at + slack
     if not worker.leases or started_at >= worker.last_end:

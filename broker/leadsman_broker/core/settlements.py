@@ -119,12 +119,10 @@ def save_checkpoint(state: "State", row: TaskRow, checkpoint: bytes) -> None:
         state.out.touched[row.seq] = row
 
 
-def leased_task(state: "State", namespace: str, token: Token) -> TaskRow | None:
+def leased_task(state: "State", namespace: str, token: str) -> TaskRow | None:
     """Return the task that this token holds now."""
-    row = state.tasks.get(token.seq)
-    if row is None or row.lease is None or row.id != token.task_id or row.queue.key[0] != namespace:
-        return None
-    return row if row.epoch == token.epoch and row.secret == token.secret else None
+    row = state.held.get(token)
+    return row if row is not None and row.queue.key[0] == namespace else None
 
 
 def newest_of(state: "State", namespace: str, token: Token) -> TaskRow | None:
@@ -139,16 +137,22 @@ def newest_of(state: "State", namespace: str, token: Token) -> TaskRow | None:
 def _find(state: "State", command: Ack | Nack | Release, op: str) -> TaskRow | Settled:
     """Return the task that a token may settle, or the answer if it may not; book the usage in either case."""
     namespace = command.namespace
+    row = leased_task(state, namespace, command.token)
+    if row is not None:
+        if command.usage is not None:
+            ledger.report(state, row, command.usage)
+        return row
     token = parse_token(command.token)
     if token is None:
         return UNKNOWN
     found = _settleable(state, namespace, token, op)
     if command.usage is not None:
-        ledger.report(state, namespace, token, found if isinstance(found, TaskRow) else None, command.usage)
+        ledger.report_late(state, namespace, token, command.usage)
     return found
 
 
 def _settleable(state: "State", namespace: str, token: Token, op: str) -> TaskRow | Settled:
+    """Answer for a token that holds nothing now."""
     row = state.tasks.get(token.seq)
     if row is None or row.id != token.task_id:
         ended = state.loaded.ended.get(token.task_id)
@@ -165,9 +169,7 @@ def _settleable(state: "State", namespace: str, token: Token, op: str) -> TaskRo
         return LOST
     if row.settled is not None and row.settled.epoch == token.epoch:
         return _repeat(row.settled, op, late=False)
-    if token.epoch != row.epoch or (row.lease is None and op != ACK):
-        return LOST
-    return row
+    return row if token.epoch == row.epoch and op == ACK else LOST
 
 
 def _forged(token: Token, task: TaskRow | Standing) -> bool:

@@ -41,6 +41,7 @@ class State:
         "fences_changed",
         "fleet",
         "gates",
+        "held",
         "hot",
         "hot_again",
         "lease_ends",
@@ -77,6 +78,8 @@ class State:
         """Tasks with a seq below it may have run in the time that a restored backup does not know of."""
         self.tasks: dict[int, TaskRow] = {}
         """Live tasks by seq."""
+        self.held: dict[str, TaskRow] = {}
+        """Leased tasks by the token that holds them."""
         self.queues: dict[QueueKey, Queue] = {}
         self.namespaces: dict[str, NamespaceRow] = {}
         self.pauses: dict[QueueKey, PauseRow] = {}

@@ -43,14 +43,16 @@ class Lease:
         "slack",
         "stalled",
         "started_at",
+        "token",
         "usage",
         "wakes_at",
         "worker",
     )
 
-    def __init__(
-        self, worker: "WorkerRow", attempt_id: str, started_at: float, expires_at: float, slack: float
+    def __init__(  # noqa: PLR0917  # one is made for every delivery, and keywords cost time
+        self, token: str, worker: "WorkerRow", attempt_id: str, started_at: float, expires_at: float, slack: float
     ) -> None:
+        self.token = token
         self.worker = worker
         self.attempt_id = attempt_id
         self.started_at = started_at
