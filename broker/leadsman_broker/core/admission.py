@@ -73,7 +73,6 @@ def _submit(state: "State", namespace: str, task: NewTask, *, always: bool = Fal
         return answer if isinstance(answer, Accepted) else _refuse(state, namespace, task, answer)
     queue = state.queues[namespace, task.capability]
     rules = queue.rules
-    key = key_of(namespace, task)
     if task.run_id and (ended := runs.refusal(state, namespace, task.run_id)) is not None:
         return _refuse(state, namespace, task, Refused("run_ended", ended))
     priority = task.priority
@@ -105,7 +104,7 @@ def _submit(state: "State", namespace: str, task: NewTask, *, always: bool = Fal
         task.tenant,
         task.task_class,
         priority,
-        key is not None,
+        task.idempotency_key is not None,
         now,
         task.max_attempts or rules.max_attempts,
         now + task.delay_seconds if task.delay_seconds else now,
@@ -117,7 +116,7 @@ def _submit(state: "State", namespace: str, task: NewTask, *, always: bool = Fal
     queue.totals.accepted += 1
     state.out.totals.add(queue)
     state.out.accept(row, task)
-    if key is not None:
+    if (key := key_of(namespace, task)) is not None:
         remember(state, key, row.id, task.fingerprint)
     return Accepted(row.id, row.state)
 

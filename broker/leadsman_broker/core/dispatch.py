@@ -11,6 +11,7 @@ from leadsman_broker.core.ceilings import watch_pace
 from leadsman_broker.core.leases import grant
 from leadsman_broker.core.picking import can_serve, look_ahead, pick
 from leadsman_broker.core.queues import Queue
+from leadsman_broker.core.tasks import TaskRow
 from leadsman_broker.core.waiting import Call, Entry, empty_handed, end, first, offer, pass_over, put_back
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def _fill(state: "State", call: Call, origin: Queue) -> bool:
     another queue it takes only what no better packed worker is waiting for.
     """
     worker = call.worker
+    if len(call.capabilities) == 1:  # most workers: there is no turn to keep
+        (capability,) = call.capabilities
+        before = len(call.granted)
+        while call.capacity() > 0 and call.takes(capability) and (row := pick(state, origin, worker)) is not None:
+            _give(state, call, row)
+        return len(call.granted) > before
     namespace = worker.key[0]
     got = False
     while call.capacity() > 0:
@@ -69,14 +76,19 @@ def _fill(state: "State", call: Call, origin: Queue) -> bool:
                 continue
             row = pick(state, queue, worker)
             if row is not None:
-                call.granted.append(grant(state, row, worker, call.attempt_id))
-                if call.free_by is not None:
-                    call.free_by[capability] = call.free_by.get(capability, call.free) - 1
+                _give(state, call, row)
                 got = True
                 break
         else:
             break
     return got
+
+
+def _give(state: "State", call: Call, row: TaskRow) -> None:
+    call.granted.append(grant(state, row, call.worker, call.attempt_id))
+    if call.free_by is not None:
+        capability = row.queue.key[1]
+        call.free_by[capability] = call.free_by.get(capability, call.free) - 1
 
 
 def _rotation(capabilities: tuple[str, ...], last: str) -> tuple[str, ...]:

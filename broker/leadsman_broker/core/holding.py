@@ -23,7 +23,7 @@ def hold(state: "State", row: TaskRow, lease: Lease) -> None:
 
 
 def let_go(state: "State", row: TaskRow) -> None:
-    """Take a task from its worker; the task must go somewhere at once."""
+    """Take a task from its worker; the task must go somewhere at once, which also notes that its queue changed."""
     lease = row.lease
     assert lease is not None  # noqa: S101  # a caller that lets go of what is not held has lost count
     worker = lease.worker
@@ -40,5 +40,4 @@ def let_go(state: "State", row: TaskRow) -> None:
         worker.idle_since = state.now
         worker.alone = False
     state.worker_changed(worker, urgent=not worker.leases)
-    state.queue_changed(queue)
     rank_again(state, worker)

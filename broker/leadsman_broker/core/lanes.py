@@ -120,9 +120,10 @@ class Lane:
 
     def _first_fresh(self, tasks: Tasks) -> TaskRow | None:
         entries = self._fresh
+        suspect = self.suspect
         while entries:
             row = tasks.get(entries[0])
-            if self._counts(row):
+            if row is not None and row.state is READY and row.suspect is suspect:
                 return row
             entries.popleft()
         return None

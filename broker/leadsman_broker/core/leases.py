@@ -50,7 +50,6 @@ def describe(state: "State", row: TaskRow, lease: Lease) -> Granted:
     return Granted(  # by place: keywords would double the cost
         lease.token,
         row.id,
-        *queue.key,
         row.tenant,
         row.task_class,
         row.priority,
@@ -59,14 +58,15 @@ def describe(state: "State", row: TaskRow, lease: Lease) -> Granted:
         row.epoch,
         row.run_id,
         state.now - row.accepted_at,
+        row.seq < state.restored_below,
+        remaining(state, row, lease) if row.run_id or queue.budget is not None else None,
+        *queue.key,
         lease.expires_at,
         rules.lease_seconds,
         rules.heartbeat_seconds or rules.lease_seconds / 3,
         max(0.0, lease.started_at + rules.attempt_timeout_seconds - state.now),
         rules.progress_timeout_seconds,
         rules.unreachable_seconds,
-        row.seq < state.restored_below,
-        remaining(state, row, lease) if row.run_id or queue.budget is not None else None,
     )
 
 

@@ -104,9 +104,8 @@ class Line:
         lane.discard()
         self._count(lane, -1)
 
-    def take(self, row: TaskRow, pick: int) -> None:
-        """Remove the task that a lane's `head` has just returned; `pick` is the number of the pick."""
-        lane = self._lane(row)
+    def take(self, row: TaskRow, lane: Lane, pick: int) -> None:
+        """Remove the task that the lane's `head` has just returned; `pick` is the number of the pick."""
         lane.tenant.served = pick
         lane.take(row)
         self._count(lane, -1)

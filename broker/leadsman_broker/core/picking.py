@@ -60,8 +60,9 @@ def pick(state: "State", queue: Queue, worker: WorkerRow) -> TaskRow | None:
             if not _keep_back(state, queue, row, held):
                 return None
             continue
-        queue.take(row)
-        queue.pace.take(state.now)
+        queue.take(row, lane)
+        if queue.pace.limited:
+            queue.pace.take(state.now)
         return row
     return None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from leadsman.reasons import Reason
 from leadsman.wire.capabilities import CapabilityConfig, OnFull
 from leadsman_broker.core.accounts import Budget
-from leadsman_broker.core.lanes import Tasks
+from leadsman_broker.core.lanes import Lane, Tasks
 from leadsman_broker.core.line import Line
 from leadsman_broker.core.pace import Pace
 from leadsman_broker.core.rows import QueueKey
@@ -154,10 +154,10 @@ class Queue:
         else:
             self.line.discard(row)
 
-    def take(self, row: TaskRow) -> None:
-        """Remove a ready task that was picked; it is the caller's, counted as leased."""
+    def take(self, row: TaskRow, lane: Lane) -> None:
+        """Remove a ready task that was picked, the head of this lane; it is the caller's, counted as leased."""
         self.picks += 1
-        self.line.take(row, self.picks)
+        self.line.take(row, lane, self.picks)
         self.lend(row)
 
     def lend(self, row: TaskRow) -> None:

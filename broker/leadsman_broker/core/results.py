@@ -57,8 +57,6 @@ class Granted(NamedTuple):
 
     token: str
     task_id: str
-    namespace: str
-    capability: str
     tenant: str
     task_class: TaskClass
     priority: int
@@ -67,6 +65,13 @@ class Granted(NamedTuple):
     epoch: int
     run_id: str
     age_seconds: float
+    maybe_ran: bool
+    """It comes from a backup and may have run, even to its end, in the time the backup does not know of."""
+    remaining: Remaining | None
+    """What the attempt may still use; None: it has no cap."""
+    namespace: str
+    """From here on what all tasks of one queue share that are leased in one step."""
+    capability: str
     expires_at: float
     """By the broker's clock; the shell turns it into a duration when the reply leaves."""
     lease_seconds: float
@@ -74,10 +79,6 @@ class Granted(NamedTuple):
     attempt_timeout_seconds: float
     progress_timeout_seconds: float | None
     unreachable_seconds: float
-    maybe_ran: bool = False
-    """It comes from a backup and may have run, even to its end, in the time the backup does not know of."""
-    remaining: Remaining | None = None
-    """What the attempt may still use; None: it has no cap."""
 
 
 class Answer(NamedTuple):

@@ -14,16 +14,19 @@ class ServiceTimes:
     Below 10 the mean is unknown.
     """
 
-    __slots__ = ("_mean", "_seconds")
+    __slots__ = ("_mean", "_seconds", "unsaved")
 
     def __init__(self, seconds: Iterable[float] = ()) -> None:
         self._seconds: deque[float] = deque(seconds, maxlen=WINDOW)
         self._mean: float | None = None
+        self.unsaved = False
+        """Something was added since the last snapshot."""
 
     def add(self, seconds: float) -> None:
         """Count one completion."""
         self._seconds.append(seconds)
         self._mean = None
+        self.unsaved = True
 
     def mean(self) -> float | None:
         """Return S in seconds, or None while unknown."""
@@ -38,7 +41,8 @@ class ServiceTimes:
         return self._mean
 
     def snapshot(self) -> tuple[float, ...]:
-        """Return the window, oldest first."""
+        """Return the window, oldest first, to be saved."""
+        self.unsaved = False
         return tuple(self._seconds)
 
 
@@ -61,7 +65,9 @@ class DrainRate:
             self._counts = [0] * self.SPAN
             self._second = int(now)
             self._since = now
-        self._advance(int(now))
+        second = int(now)
+        if second > self._second:
+            self._advance(second)
         self._counts[self._second % self.SPAN] += 1
         self._total += 1
 

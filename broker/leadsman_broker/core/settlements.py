@@ -42,14 +42,17 @@ def ack(state: "State", command: Ack) -> Settled:
         return _too_large("result_too_large", len(command.result), limit)
     row = found
     tasks = follow_ups(state, row, command)
-    refused = _first_refused(state, command.namespace, tasks)
+    refused = _first_refused(state, command.namespace, tasks) if tasks else None
     if refused is not None:
         detail = f"{refused.code}: {refused.reason}; nothing is done"
         return Settled(ok=False, code="follow_up_refused", detail=detail)
     late = row.lease is None
     if row.lease is not None:
-        row.queue.service_times.add(state.now - row.lease.started_at)
-        state.alarms.sooner(("service", row.queue.key), state.now + state.settings.service_times_flush_seconds)
+        times = row.queue.service_times
+        if not times.unsaved:
+            flush_at = state.now + state.settings.service_times_flush_seconds
+            state.alarms.sooner(("service", row.queue.key), flush_at)
+        times.add(state.now - row.lease.started_at)
         ledger.close(state, row, ledger.COMPLETED)
     else:
         ledger.won_late(state, row)

@@ -4,7 +4,7 @@ Kept small and free of references to other tasks: queues and heaps refer to task
 freed at once without the cyclic collector.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.wire.tasks import TaskClass, TaskState
 from leadsman_broker.core.rows import LiveRow, Standing
@@ -166,11 +166,18 @@ class TaskRow:
         return self.failures + self.reclaims
 
 
+_NO_SETTLEMENT = (0, "", None)
+_NO_LEASE = (None,) * 6
+
+
 def standing_of(row: TaskRow) -> Standing:
     """Return the part of a task that changes, as stored."""
-    settled = row.settled
     lease = row.lease
-    worker = lease.worker.key if lease is not None else None
+    if lease is None:
+        held: tuple[Any, ...] = _NO_LEASE
+    else:
+        worker = lease.worker
+        held = (worker.key[1], worker.key[2], worker.pool, lease.attempt_id, lease.started_at, lease.expires_at)
     return Standing(
         row.due_at,
         row.backing_off,
@@ -184,15 +191,8 @@ def standing_of(row: TaskRow) -> Standing:
         row.suspect,
         row.cancel,
         row.history,
-        settled.epoch if settled is not None else 0,
-        settled.op if settled is not None else "",
-        settled.state if settled is not None else None,
-        worker[1] if worker is not None else None,
-        worker[2] if worker is not None else None,
-        lease.worker.pool if lease is not None else None,
-        lease.attempt_id if lease is not None else None,
-        lease.started_at if lease is not None else None,
-        lease.expires_at if lease is not None else None,
+        *(row.settled or _NO_SETTLEMENT),
+        *held,
     )
 
 

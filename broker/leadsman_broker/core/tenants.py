@@ -85,9 +85,9 @@ class Tenant:
 
     def count_in_flight(self, change: int) -> None:
         """Follow a lease that began or ended."""
-        self.in_flight += change
-        self.load = self.in_flight / self.weight
-        self.capped = self.cap is not None and self.in_flight >= self.cap
+        in_flight = self.in_flight = self.in_flight + change
+        self.load = in_flight / self.weight
+        self.capped = self.cap is not None and in_flight >= self.cap
 
     def find_excess(self, *, interactive: bool = True, background: bool = True) -> int:
         """Count the ready tasks of these classes for which the cap leaves no room."""

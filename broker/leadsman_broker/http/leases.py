@@ -30,6 +30,7 @@ from leadsman_broker.core.usage import Usage
 from leadsman_broker.engine import Engine, LeaseCall
 from leadsman_broker.http import views
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, json_response
+from leadsman_broker.http.lease_reply import lease_reply
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Route
 from leadsman_broker.http.tasks import new_task
@@ -100,7 +101,7 @@ class LeaseCalls:
             exchange.parked = True
             await self._wait(exchange, call)
         grant = await call.ended
-        return Response(views.lease_reply(grant, self._engine.clock.now()))
+        return Response(lease_reply(grant, self._engine.clock.now()))
 
     async def _wait(self, exchange: Exchange, call: LeaseCall) -> None:
         """Wait for the call's end or its socket's, whichever comes first."""

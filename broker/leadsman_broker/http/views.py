@@ -22,7 +22,6 @@ from leadsman_broker.core.results import (
     Accepted,
     Cordoned,
     Fenced,
-    Granted,
     HeartbeatOutcome,
     Onced,
     Paused,
@@ -31,9 +30,8 @@ from leadsman_broker.core.results import (
     Settled,
     SubmitOutcome,
 )
-from leadsman_broker.engine import LeaseGrant
 from leadsman_broker.http.history import history_of
-from leadsman_broker.store.interface import Delivery, TaskRecord
+from leadsman_broker.store.interface import TaskRecord
 
 
 def submit_reply(outcomes: Iterable[SubmitOutcome]) -> bytes:
@@ -138,64 +136,6 @@ def once_reply(onced: Onced) -> bytes:
         return b'{"ok":true,"first":%b,"value":%b}' % (first, onced.value or b"null")
     reply = {"ok": False, "code": onced.code, "detail": onced.detail}
     return to_json({name: value for name, value in reply.items() if value is not None})
-
-
-def lease_reply(grant: LeaseGrant, now: float) -> bytes:
-    """Return the JSON of a `LeaseReply`.
-
-    Put together by hand: payloads and checkpoints are JSON texts as the producer and the worker sent them, and are
-    copied into the reply without being parsed and written again.
-    """
-    leases = [
-        _lease(granted, delivery, now)
-        for granted in grant.answer.leases
-        if (delivery := grant.deliveries.get(granted.task_id)) is not None
-    ]
-    return b'{"worker":"%b","leases":[%b]}' % (grant.answer.worker.value.encode(), b",".join(leases))
-
-
-def _lease(granted: Granted, delivery: Delivery, now: float) -> bytes:
-    task = {
-        "id": granted.task_id,
-        "namespace": granted.namespace,
-        "capability": granted.capability,
-        "name": delivery.name,
-        "tenant": granted.tenant,
-        "class": granted.task_class.value,
-        "priority": granted.priority,
-        "attempt": granted.attempt,
-        "max_attempts": granted.max_attempts,
-        "epoch": granted.epoch,
-        "age_seconds": granted.age_seconds,
-    }
-    if granted.run_id:
-        task["run_id"] = granted.run_id
-    if delivery.traceparent is not None:
-        task["traceparent"] = delivery.traceparent
-    if granted.maybe_ran:
-        task["maybe_ran"] = True
-    lease = {
-        "token": granted.token,
-        "expires_in_seconds": max(0.0, granted.expires_at - now),
-        "lease_seconds": granted.lease_seconds,
-        "heartbeat_seconds": granted.heartbeat_seconds,
-        "attempt_timeout_seconds": granted.attempt_timeout_seconds,
-        "unreachable_seconds": granted.unreachable_seconds,
-    }
-    if granted.progress_timeout_seconds is not None:
-        lease["progress_timeout_seconds"] = granted.progress_timeout_seconds
-    if granted.remaining is not None:
-        left = granted.remaining._asdict()
-        lease["remaining_budget"] = {name: amount for name, amount in left.items() if amount is not None}
-    checkpoint = b"" if delivery.checkpoint is None else b',"checkpoint":%b' % delivery.checkpoint
-    once = b"" if delivery.once is None else b',"once":%b' % delivery.once
-    return b'%b,"task":%b,"payload":%b%b%b}}' % (
-        to_json(lease)[:-1],
-        to_json(task)[:-1],
-        delivery.payload,
-        checkpoint,
-        once,
-    )
 
 
 def task_explanation(view: TaskView, standing: Standing | None) -> TaskExplanation:
