@@ -1,5 +1,7 @@
 """What workers need of tasks that were accepted a moment ago, so that it is not read back from the store."""
 
+from collections import OrderedDict
+
 from leadsman_broker.core.rows import Changes
 from leadsman_broker.store.interface import Delivery
 
@@ -14,8 +16,8 @@ class FreshDeliveries:
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity = capacity_bytes
         self._bytes = 0
-        self._ids: dict[int, str] = {}
-        """seq -> id, in order of acceptance."""
+        self._ids: OrderedDict[int, str] = OrderedDict()
+        """seq -> id, in order of acceptance. A plain dict looks for its first entry among all that were removed."""
         self._deliveries: dict[str, Delivery] = {}
 
     def follow(self, changes: Changes) -> None:

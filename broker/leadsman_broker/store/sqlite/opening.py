@@ -8,7 +8,7 @@ import structlog
 
 from leadsman_broker.store.errors import StoreError, StoreVersionError
 from leadsman_broker.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, migrate
-from leadsman_broker.store.sqlite.statements import SQL
+from leadsman_broker.store.sqlite.statements import FORMS, SQL
 
 WRITER_CACHE_KIB = 32_768
 READER_CACHE_KIB = 8_192
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 def open_writer(path: Path) -> apsw.Connection:
     """Open the file for writing, make it if it is not there, and check that it is one this program may use."""
-    db = apsw.Connection(str(path))
+    db = apsw.Connection(str(path), statementcachesize=FORMS)
     try:
         db.set_busy_timeout(BUSY_MILLISECONDS)
         check_version(db, path)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import Any
 
-_WIDTHS = (64, 16, 4, 1)
-"""Rows in one statement. Few widths, so that every form stays prepared."""
+_WIDTHS = (64, 32, 16, 8, 4, 2, 1)
+"""Rows in one statement. Few widths, so that every form stays prepared: see `FORMS`."""
 
 _ROW = re.compile(r"(?<=VALUES )(\(\?(?:, \?)*\))")
 
@@ -42,6 +42,10 @@ def _widened(sql: str) -> dict[int, str]:
 
 
 _WIDE = {name: _widened(sql) for name, sql in SQL.items() if _ROW.search(sql)}
+
+
+FORMS = 2 * len(SQL) + len(_WIDTHS) * len(_WIDE)
+"""How many statements the writer must be able to keep prepared."""
 
 
 def in_portions(name: str, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[str, list[Any]]]:

@@ -132,29 +132,29 @@ SELECT
 FROM given CROSS JOIN live ON live.seq = given.seq
 
 -- name: drop_live
-DELETE FROM live WHERE seq IN (VALUES (?))
+DELETE FROM live WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: drop_ended
-DELETE FROM ended WHERE seq IN (VALUES (?))
+DELETE FROM ended WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: drop_payload
-DELETE FROM payloads WHERE seq IN (VALUES (?))
+DELETE FROM payloads WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: drop_checkpoint
-DELETE FROM checkpoints WHERE seq IN (VALUES (?))
+DELETE FROM checkpoints WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: drop_once
-DELETE FROM once WHERE seq IN (VALUES (?))
+DELETE FROM once WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: drop_redriven
-DELETE FROM redriven WHERE seq IN (VALUES (?))
+DELETE FROM redriven WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: drop_history
-DELETE FROM history WHERE seq IN (VALUES (?))
+DELETE FROM history WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: drop_key
 DELETE FROM keys
-WHERE (hash, seq) IN (SELECT key_hash, seq FROM ended WHERE seq IN (VALUES (?)))
+WHERE (hash, seq) IN (SELECT key_hash, seq FROM ended WHERE seq IN (SELECT value FROM json_each(?)))
 
 -- name: put_namespace
 INSERT INTO namespaces (namespace, generation, capabilities, retained) VALUES (?, ?, ?, ?)

@@ -1,5 +1,6 @@
 """One step of the core as statements, inside a transaction that the store has begun."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from leadsman_broker.store.sqlite.statements import SQL, in_portions
 
 _NO_ESTIMATE = (None, None)
 
+_DONE = ("drop_payload", "drop_checkpoint", "drop_once")
+"""What goes with the end of a task, unless it is dead and may be redriven."""
 
 _PURGED = (
     "drop_key",
@@ -53,7 +56,7 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         _accept(db, changes.accepted, ids)
     if changes.revived:
         _many(db, "revive", [(*row.standing, row.seq) for row in changes.revived])
-        _many(db, "drop_ended", [(row.seq,) for row in changes.revived])
+        _drop(db, ("drop_ended",), [row.seq for row in changes.revived])
     if changes.updated:
         _many(db, "update", [(*row.standing, row.seq) for row in changes.updated])
     if changes.checkpoints:
@@ -70,9 +73,7 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
     if changes.ended:
         _end(db, changes.ended)
     if changes.purged:
-        seqs = [(row.seq,) for row in changes.purged]
-        for name in _PURGED:
-            _many(db, name, seqs)
+        _drop(db, _PURGED, [row.seq for row in changes.purged])
     if changes.ledger or changes.ledger_purged:
         _ledger(db, changes, ids)
     for key, starts_at in changes.budgets_turned.items():
@@ -120,13 +121,9 @@ def _fixed(live: LiveRow, queue: int) -> tuple[Any, ...]:
 
 
 def _end(db: apsw.Connection, ended: list[Ending]) -> None:
-    seqs = [(row.ended.live.seq,) for row in ended]
     _many(db, "end", [encoding.ending_values(row) for row in ended])
-    _many(db, "drop_live", seqs)
-    done = [(row.ended.live.seq,) for row in ended if row.ended.state is not TaskState.DEAD]
-    _many(db, "drop_payload", done)
-    _many(db, "drop_checkpoint", done)
-    _many(db, "drop_once", done)
+    _drop(db, ("drop_live",), [row.ended.live.seq for row in ended])
+    _drop(db, _DONE, [row.ended.live.seq for row in ended if row.ended.state is not TaskState.DEAD])
 
 
 def _ledger(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
@@ -172,6 +169,13 @@ def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         if number is not None:
             db.execute(SQL["drop_totals"], (number,))
             db.execute(SQL["drop_service_times"], (number,))
+
+
+def _drop(db: apsw.Connection, names: Sequence[str], seqs: list[int]) -> None:
+    """Remove the rows of these tasks, all of a table in one statement."""
+    wanted = json.dumps(seqs)
+    for name in names if seqs else ():
+        db.execute(SQL[name], (wanted,))
 
 
 def _many(db: apsw.Connection, name: str, rows: Sequence[Sequence[Any]]) -> None:
