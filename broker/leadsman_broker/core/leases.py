@@ -12,6 +12,7 @@ from leadsman_broker.core import ledger
 from leadsman_broker.core.attempts import EndReason, count_reclaim, retry_delay
 from leadsman_broker.core.holding import hold
 from leadsman_broker.core.ids import make_token, new_secret
+from leadsman_broker.core.making import make
 from leadsman_broker.core.placement import finish, requeue
 from leadsman_broker.core.remaining import remaining
 from leadsman_broker.core.results import Granted
@@ -47,26 +48,31 @@ def describe(state: "State", row: TaskRow, lease: Lease) -> Granted:
     """Return what a worker is told of a lease it holds."""
     queue = row.queue
     rules = queue.rules
-    return Granted(  # by place: keywords would double the cost
-        lease.token,
-        row.id,
-        row.tenant,
-        row.task_class,
-        row.priority,
-        row.failures + row.reclaims + 1,
-        row.max_attempts,
-        row.epoch,
-        row.run_id,
-        state.now - row.accepted_at,
-        row.seq < state.restored_below,
-        remaining(state, row, lease) if row.run_id or queue.budget is not None else None,
-        *queue.key,
-        lease.expires_at,
-        rules.lease_seconds,
-        rules.heartbeat_seconds or rules.lease_seconds / 3,
-        max(0.0, lease.started_at + rules.attempt_timeout_seconds - state.now),
-        rules.progress_timeout_seconds,
-        rules.unreachable_seconds,
+    namespace, capability = queue.key
+    return make(
+        Granted,
+        (
+            lease.token,
+            row.id,
+            row.tenant,
+            row.task_class,
+            row.priority,
+            row.failures + row.reclaims + 1,
+            row.max_attempts,
+            row.epoch,
+            row.run_id,
+            state.now - row.accepted_at,
+            row.seq < state.restored_below,
+            remaining(state, row, lease) if row.run_id or queue.budget is not None else None,
+            namespace,
+            capability,
+            lease.expires_at,
+            rules.lease_seconds,
+            rules.heartbeat_seconds or rules.lease_seconds / 3,
+            max(0.0, lease.started_at + rules.attempt_timeout_seconds - state.now),
+            rules.progress_timeout_seconds,
+            rules.unreachable_seconds,
+        ),
     )
 
 

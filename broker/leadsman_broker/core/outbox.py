@@ -2,6 +2,7 @@
 
 from leadsman_broker.core.accounts import Account
 from leadsman_broker.core.commands import NewTask
+from leadsman_broker.core.making import make
 from leadsman_broker.core.openings import OpeningRow
 from leadsman_broker.core.queues import Queue
 from leadsman_broker.core.rows import (
@@ -113,13 +114,16 @@ class Outbox:
             at=now,
             next_seq=next_seq,
             accepted=[
-                AcceptedRow(
-                    live_row_of(row),
-                    task.name,
-                    task.payload,
-                    task.idempotency_key,
-                    task.fingerprint,
-                    task.traceparent,
+                make(
+                    AcceptedRow,
+                    (
+                        live_row_of(row),
+                        task.name,
+                        task.payload,
+                        task.idempotency_key,
+                        task.fingerprint,
+                        task.traceparent,
+                    ),
                 )
                 for row, task in self.new
             ],

@@ -7,6 +7,7 @@ from leadsman.wire.tasks import TaskState
 from leadsman_broker.core import budgets, runs
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import let_go
+from leadsman_broker.core.making import make
 from leadsman_broker.core.rows import EndedRow, Ending, FollowUp
 from leadsman_broker.core.tasks import LEASED, TaskRow, live_row_of
 
@@ -116,10 +117,10 @@ def finish(
     rules = queue.rules
     visible_until = state.now + (rules.dead_retention_seconds if dead else rules.completed_retention_seconds)
     purge_at = max(visible_until, state.now + state.settings.key_retention_seconds) if row.keyed else visible_until
-    ended = EndedRow(live_row_of(row), outcome, state.now, visible_until, purge_at, late, follow_ups)
+    ended = make(EndedRow, (live_row_of(row), outcome, state.now, visible_until, purge_at, late, follow_ups))
     state.loaded.ended[row.id] = ended  # a later command of the same step finds it as if it had been read
     error_type, error_message = error if error is not None else (None, None)
-    state.out.end(row, Ending(ended, reason, error_type, error_message, result))
+    state.out.end(row, make(Ending, (ended, reason, error_type, error_message, result)))
     del state.tasks[row.seq]
     if row.run_id:
         runs.left(state, row, outcome)

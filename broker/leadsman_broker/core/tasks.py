@@ -4,9 +4,10 @@ Kept small and free of references to other tasks: queues and heaps refer to task
 freed at once without the cyclic collector.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.wire.tasks import TaskClass, TaskState
+from leadsman_broker.core.making import make
 from leadsman_broker.core.rows import LiveRow, Standing
 from leadsman_broker.core.usage import NOTHING, Estimate, Usage
 
@@ -167,52 +168,66 @@ class TaskRow:
 
 
 _NO_SETTLEMENT = (0, "", None)
-_NO_LEASE = (None,) * 6
 
 
 def standing_of(row: TaskRow) -> Standing:
     """Return the part of a task that changes, as stored."""
+    settled_epoch, settled_op, settled_state = row.settled or _NO_SETTLEMENT
+    pod = incarnation = pool = attempt_id = started_at = expires_at = None
     lease = row.lease
-    if lease is None:
-        held: tuple[Any, ...] = _NO_LEASE
-    else:
+    if lease is not None:
         worker = lease.worker
-        held = (worker.key[1], worker.key[2], worker.pool, lease.attempt_id, lease.started_at, lease.expires_at)
-    return Standing(
-        row.due_at,
-        row.backing_off,
-        row.expires_at,
-        row.epoch,
-        row.secret,
-        row.failures,
-        row.reclaims,
-        row.releases,
-        row.poison,
-        row.suspect,
-        row.cancel,
-        row.history,
-        *(row.settled or _NO_SETTLEMENT),
-        *held,
+        _, pod, incarnation = worker.key
+        pool = worker.pool
+        attempt_id, started_at, expires_at = lease.attempt_id, lease.started_at, lease.expires_at
+    return make(
+        Standing,
+        (
+            row.due_at,
+            row.backing_off,
+            row.expires_at,
+            row.epoch,
+            row.secret,
+            row.failures,
+            row.reclaims,
+            row.releases,
+            row.poison,
+            row.suspect,
+            row.cancel,
+            row.history,
+            settled_epoch,
+            settled_op,
+            settled_state,
+            pod,
+            incarnation,
+            pool,
+            attempt_id,
+            started_at,
+            expires_at,
+        ),
     )
 
 
 def live_row_of(row: TaskRow) -> LiveRow:
     """Return a task as stored."""
     namespace, capability = row.queue.key
-    return LiveRow(
-        row.seq,
-        row.id,
-        namespace,
-        capability,
-        row.tenant,
-        row.task_class,
-        row.priority,
-        row.keyed,
-        row.accepted_at,
-        row.max_attempts,
-        row.run_id,
-        row.estimate,
-        standing_of(row),
+    return make(
+        LiveRow,
+        (
+            row.seq,
+            row.id,
+            namespace,
+            capability,
+            row.tenant,
+            row.task_class,
+            row.priority,
+            row.keyed,
+            row.accepted_at,
+            row.max_attempts,
+            row.run_id,
+            row.estimate,
+            standing_of(row),
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from leadsman.wire.tasks import (
 )
 from leadsman_broker.core.commands import Cancel, Enqueue, NewTask
 from leadsman_broker.core.fingerprint import fingerprint
+from leadsman_broker.core.making import make
 from leadsman_broker.core.results import Cancelled, Refused, Saturated, SubmitOutcome
 from leadsman_broker.core.usage import Estimate
 from leadsman_broker.engine import Engine
@@ -195,21 +196,25 @@ class TaskCalls:
 def new_task(task: TaskSubmit, tenant: str) -> NewTask:
     """Return the core's form of a task to enqueue."""
     key = task.idempotency_key
-    return NewTask(
-        capability=task.capability,
-        payload=to_json(task.payload),
-        name=task.name,
-        tenant=tenant,
-        task_class=task.task_class,
-        priority=task.priority,
-        idempotency_key=key,
-        fingerprint=b"" if key is None else fingerprint(task.payload),
-        delay_seconds=task.delay_seconds,
-        ttl_seconds=task.ttl_seconds,
-        max_attempts=task.max_attempts,
-        traceparent=task.traceparent,
-        run_id=task.run_id or "",
-        estimate=None if task.estimate is None else Estimate(task.estimate.tokens, task.estimate.cost_micros),
+    estimate = task.estimate
+    return make(
+        NewTask,
+        (
+            task.capability,
+            to_json(task.payload),
+            task.name,
+            tenant,
+            task.task_class,
+            task.priority,
+            key,
+            b"" if key is None else fingerprint(task.payload),
+            task.delay_seconds,
+            task.ttl_seconds,
+            task.max_attempts,
+            task.traceparent,
+            task.run_id or "",
+            None if estimate is None else Estimate(estimate.tokens, estimate.cost_micros),
+        ),
     )
 
 
