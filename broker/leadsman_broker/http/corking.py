@@ -7,7 +7,7 @@ that clients share with the broker this cost a third of the throughput of small 
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 class CorkedTransport:
@@ -45,7 +45,7 @@ class CorkedTransport:
             self._transport.write(head)
 
 
-class CorkedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+class CorkedProtocol(HttpToolsProtocol):
     """uvicorn's protocol over such a transport."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

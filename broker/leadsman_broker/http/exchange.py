@@ -12,6 +12,7 @@ from leadsman.wire.problems import ProblemCode
 from leadsman_broker.auth import Principal
 from leadsman_broker.http.decode import decode
 from leadsman_broker.http.problems import PROBLEM_TYPE, ProblemError
+from leadsman_broker.http.whole import WHOLE_REPLY
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -145,6 +146,10 @@ class Exchange:
 
     async def reply(self, response: Response) -> None:
         """Send a whole reply."""
+        if not response.headers and not response.close and WHOLE_REPLY in self.scope.get("extensions", ()):
+            whole = {"status": response.status, "content_type": response.content_type, "body": response.body}
+            await self.send({"type": WHOLE_REPLY, **whole})
+            return
         headers = [
             (b"content-type", response.content_type),
             (b"content-length", str(len(response.body)).encode()),
