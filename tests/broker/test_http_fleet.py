@@ -8,10 +8,10 @@ from leadsman.wire.stats import StatsSnapshot
 from leadsman.wire.workers import FenceReply, UnfenceReply
 
 
-async def test_capabilities_come_back_with_their_defaults(lone_client):
-    await lone_client.configure({"name": "work", "lease_seconds": 120}, {"name": "other"}, generation=5)
+async def test_capabilities_come_back_with_their_defaults(client):
+    await client.configure({"name": "work", "lease_seconds": 120}, {"name": "other"}, generation=5)
 
-    view = CapabilitiesView.model_validate(await lone_client.ok("GET", "capabilities"))
+    view = CapabilitiesView.model_validate(await client.ok("GET", "capabilities"))
 
     assert view.generation == 5
     assert {capability.name: capability for capability in view.capabilities} == {
@@ -20,51 +20,52 @@ async def test_capabilities_come_back_with_their_defaults(lone_client):
     }
 
 
-async def test_an_older_generation_changes_nothing(lone_client):
-    await lone_client.configure({"name": "work", "max_attempts": 2}, generation=7)
+async def test_an_older_generation_changes_nothing(client):
+    await client.configure({"name": "work", "max_attempts": 2}, generation=7)
 
-    reply = await lone_client.configure({"name": "work", "max_attempts": 9}, generation=6)
+    reply = await client.configure({"name": "work", "max_attempts": 9}, generation=6)
 
     assert reply == {"generation": 7, "applied": False, "retained": []}
-    (capability,) = (await lone_client.ok("GET", "capabilities"))["capabilities"]
+    (capability,) = (await client.ok("GET", "capabilities"))["capabilities"]
     assert capability["max_attempts"] == 2
 
 
-async def test_a_queue_with_tasks_outlives_its_configuration(lone_client):
-    (submitted,) = await lone_client.submit({"capability": "work"})
+async def test_a_queue_with_tasks_outlives_its_configuration(client):
+    (submitted,) = await client.submit({"capability": "work"})
 
-    reply = await lone_client.configure({"name": "other"}, generation=2)
-    (refused,) = await lone_client.submit({"capability": "work"})
-    (lease,) = (await lone_client.lease())["leases"]
+    reply = await client.configure({"name": "other"}, generation=2)
+    (refused,) = await client.submit({"capability": "work"})
+    (lease,) = (await client.lease())["leases"]
 
     assert reply["retained"] == ["work"]
     assert refused["code"] == "unknown_capability"
     assert lease["task"]["id"] == submitted["id"]
-    assert (await lone_client.ack(lease["token"]))[0]["ok"]
+    assert (await client.ack(lease["token"]))[0]["ok"]
 
 
-async def test_namespaces_do_not_see_each_other(lone_client, broker):
-    async with BrokerClient(broker.url, namespace="other") as other:
+async def test_namespaces_do_not_see_each_other(client, shared_broker):
+    async with BrokerClient(shared_broker.url, namespace=f"{client.namespace}-other") as other:
         await other.configure({"name": "work"})
         await other.submit({"capability": "work"})
 
-        assert (await lone_client.lease())["leases"] == []
-        assert (await lone_client.queue())["ready"] == 0
+        assert (await client.lease())["leases"] == []
+        assert (await client.queue())["ready"] == 0
         assert len((await other.lease())["leases"]) == 1
 
 
-async def test_the_stats_of_a_namespace_show_nothing_of_another(lone_client, broker):
-    async with BrokerClient(broker.url, namespace="other") as other:
+async def test_the_stats_of_a_namespace_show_nothing_of_another(client, shared_broker):
+    our_pod, their_pod = pod_of(client, "ours"), pod_of(client, "theirs")
+    async with BrokerClient(shared_broker.url, namespace=f"{client.namespace}-other") as other:
         await other.configure({"name": "secret"})
-        await other.lease("their-pod", capabilities=["secret"])
-        await lone_client.lease("our-pod")
-        await _fence(lone_client, "their-pod")
-        await _fence(lone_client, "our-pod")
+        await other.lease(their_pod, capabilities=["secret"])
+        await client.lease(our_pod)
+        await _fence(client, their_pod)
+        await _fence(client, our_pod)
 
-        ours = StatsSnapshot.model_validate(await lone_client.ok("GET", "stats"))
+        ours = StatsSnapshot.model_validate(await client.ok("GET", "stats"))
         theirs = StatsSnapshot.model_validate(await other.ok("GET", "stats"))
 
-    for stats, queue, pod in ((ours, "work", "our-pod"), (theirs, "secret", "their-pod")):
+    for stats, queue, pod in ((ours, "work", our_pod), (theirs, "secret", their_pod)):
         assert [found.name for found in stats.capabilities] == [queue]
         assert [found.pod_uid for found in stats.workers] == [pod]
         assert [found.pod_uid for found in stats.fences] == [pod]
@@ -77,50 +78,54 @@ async def test_capabilities_outlive_the_broker(lone_client, broker):
     assert (await lone_client.ok("GET", "capabilities"))["capabilities"][0]["name"] == "work"
 
 
-async def test_an_idle_worker_is_fenced_and_gets_nothing(lone_client):
-    waiting = asyncio.create_task(lone_client.lease("idle", wait=60))
-    await _known(lone_client, "idle")
+async def test_an_idle_worker_is_fenced_and_gets_nothing(client):
+    idle = pod_of(client, "idle")
+    waiting = asyncio.create_task(client.lease(idle, wait=60))
+    await _known(client, idle)
 
-    reply = FenceReply.model_validate(await _fence(lone_client, "idle"))
-    await lone_client.submit({"capability": "work"})
+    reply = FenceReply.model_validate(await _fence(client, idle))
+    await client.submit({"capability": "work"})
 
     (result,) = reply.results
     assert (result.outcome, result.operation) == ("fenced", "op-1")
     assert await waiting == {"worker": "fenced", "leases": []}
-    assert await lone_client.lease("idle", wait=0.1) == {"worker": "fenced", "leases": []}
-    assert (await lone_client.heartbeat("idle"))["worker"] == "fenced"
-    assert reply.epoch == (await lone_client.stats())["epoch"]
+    assert await client.lease(idle, wait=0.1) == {"worker": "fenced", "leases": []}
+    assert (await client.heartbeat(idle))["worker"] == "fenced"
+    assert reply.epoch == (await client.stats())["epoch"]
 
 
-async def test_a_busy_worker_is_not_fenced_and_goes_on(lone_client):
-    await lone_client.submit({"capability": "work"}, {"capability": "work"})
-    (lease,) = (await lone_client.lease("busy", slots=2, free=1))["leases"]
+async def test_a_busy_worker_is_not_fenced_and_goes_on(client):
+    busy = pod_of(client, "busy")
+    await client.submit({"capability": "work"}, {"capability": "work"})
+    (lease,) = (await client.lease(busy, slots=2, free=1))["leases"]
 
-    (result,) = (await _fence(lone_client, "busy"))["results"]
+    (result,) = (await _fence(client, busy))["results"]
 
     assert (result["outcome"], result["leases"]) == ("busy", 1)
-    assert len((await lone_client.lease("busy", slots=2, free=1, held=[lease["token"]]))["leases"]) == 1
+    assert len((await client.lease(busy, slots=2, free=1, held=[lease["token"]]))["leases"]) == 1
 
 
-async def test_a_fence_belongs_to_its_operation(lone_client):
-    await _fence(lone_client, "pod", operation="op-1")
+async def test_a_fence_belongs_to_its_operation(client):
+    pod = pod_of(client, "pod")
+    await _fence(client, pod, operation="op-1")
 
-    (renewed,) = (await _fence(lone_client, "pod", operation="op-1"))["results"]
-    (foreign,) = (await _fence(lone_client, "pod", operation="op-2"))["results"]
-    (kept,) = (await _unfence(lone_client, "pod", operation="op-2"))["results"]
-    (lifted,) = (await _unfence(lone_client, "pod", operation="op-1"))["results"]
+    (renewed,) = (await _fence(client, pod, operation="op-1"))["results"]
+    (foreign,) = (await _fence(client, pod, operation="op-2"))["results"]
+    (kept,) = (await _unfence(client, pod, operation="op-2"))["results"]
+    (lifted,) = (await _unfence(client, pod, operation="op-1"))["results"]
 
     assert (renewed["outcome"], foreign["outcome"]) == ("fenced", "other_operation")
     assert foreign["operation"] == "op-1"
     assert (kept["lifted"], lifted["lifted"]) == (False, True)
 
 
-async def test_a_fence_on_a_pod_never_seen_binds_whoever_comes(lone_client):
-    await _fence(lone_client, "future")
-    await lone_client.submit({"capability": "work"})
+async def test_a_fence_on_a_pod_never_seen_binds_whoever_comes(client):
+    future = pod_of(client, "future")
+    await _fence(client, future)
+    await client.submit({"capability": "work"})
 
-    assert await lone_client.lease("future", incarnation="7", wait=0.1) == {"worker": "fenced", "leases": []}
-    assert len((await lone_client.lease("another"))["leases"]) == 1
+    assert await client.lease(future, incarnation="7", wait=0.1) == {"worker": "fenced", "leases": []}
+    assert len((await client.lease("another"))["leases"]) == 1
 
 
 async def test_a_fence_outlives_the_broker(lone_client, broker):
@@ -136,36 +141,44 @@ async def test_a_fence_outlives_the_broker(lone_client, broker):
     assert (await lone_client.lease("pod", wait=0.1))["worker"] == "fenced"
 
 
-async def test_a_fence_ends_by_itself(lone_client):
-    await _fence(lone_client, "pod", ttl=0.3)
+async def test_a_fence_ends_by_itself(client):
+    pod = pod_of(client, "pod")
+    await _fence(client, pod, ttl=0.3)
 
     async def free():
-        return (await lone_client.heartbeat("pod"))["worker"] == "active"
+        return (await client.heartbeat(pod))["worker"] == "active"
 
     assert await eventually_async(free)
-    assert (await lone_client.stats())["fences"] == []
+    assert pod not in {fence["pod_uid"] for fence in (await client.stats())["fences"]}
 
 
-async def test_a_lifted_fence_lets_the_worker_work(lone_client):
-    await _fence(lone_client, "pod")
-    await lone_client.submit({"capability": "work"})
+async def test_a_lifted_fence_lets_the_worker_work(client):
+    pod = pod_of(client, "pod")
+    await _fence(client, pod)
+    await client.submit({"capability": "work"})
 
-    UnfenceReply.model_validate(await _unfence(lone_client, "pod"))
+    UnfenceReply.model_validate(await _unfence(client, pod))
 
-    assert len((await lone_client.lease("pod"))["leases"]) == 1
+    assert len((await client.lease(pod))["leases"]) == 1
 
 
-async def test_one_call_fences_many_and_answers_in_order(lone_client):
-    await lone_client.submit({"capability": "work"})
-    await lone_client.lease("b")
+async def test_one_call_fences_many_and_answers_in_order(client):
+    a, b, c = (pod_of(client, name) for name in "abc")
+    await client.submit({"capability": "work"})
+    await client.lease(b)
 
-    results = (await lone_client.ok("POST", "/v1/workers/fence", _operation(["c", "b", "a"])))["results"]
+    results = (await client.ok("POST", "/v1/workers/fence", _operation([c, b, a])))["results"]
 
     assert [(result["pod_uid"], result["outcome"]) for result in results] == [
-        ("c", "fenced"),
-        ("b", "busy"),
-        ("a", "fenced"),
+        (c, "fenced"),
+        (b, "busy"),
+        (a, "fenced"),
     ]
+
+
+def pod_of(client, name):
+    """A pod that no other test knows: fences are for every namespace of the broker that the tests share."""
+    return f"{client.namespace}-{name}"
 
 
 def _operation(pods, operation="op-1", ttl=300):
