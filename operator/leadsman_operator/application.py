@@ -57,10 +57,18 @@ class Application:
         settings, stack = self._settings, self._stack
         self._pulse_at = asyncio.get_running_loop().time()
         client = await stack.enter_async_context(KubeClient(await load_configuration()))
+        # A lease that waits behind a thousand statuses would be lost.
+        lease_client = await stack.enter_async_context(KubeClient(await load_configuration()))
         broker = await stack.enter_async_context(
             BrokerClient(settings.broker_url, TokenFile(settings.broker_token_file))
         )
-        self._parts = Parts(settings, client=client, broker=broker, leadership_changed=self._leadership_changed)
+        self._parts = Parts(
+            settings,
+            client=client,
+            lease_client=lease_client,
+            broker=broker,
+            leadership_changed=self._leadership_changed,
+        )
         self._ops = await stack.enter_async_context(
             OpsServer(
                 settings.ops_host,
@@ -224,7 +232,7 @@ class Application:
     def _broker_changed(self, change: Changed) -> None:
         self._heard.set()
         if self._synced:
-            self._parts.feed.broker(change, self._parts.state)
+            self._parts.feed.broker(change)
 
     async def _pulse(self) -> None:
         """Show that the loop turns, and wake the pools when the signal is lost or comes back."""

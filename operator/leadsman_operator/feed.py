@@ -15,6 +15,13 @@ from leadsman_operator.workqueue import WorkQueue
 Object = dict[str, Any]
 
 
+_SETTLES_SECONDS = 0.1
+"""A change of size is many events: of the Deployment, its ReplicaSet and each pod, each several times.
+
+They are looked at together after this time. What a pool is woken by, the broker's push, waits for nothing.
+"""
+
+
 class Feed:
     """Stores changes and queues the keys that they concern. Nothing in it waits."""
 
@@ -23,6 +30,7 @@ class Feed:
         *,
         cache: Cache,
         index: PoolIndex,
+        state: BrokerState,
         births: PodBirths,
         controller: PoolController,
         pools: WorkQueue[Key],
@@ -30,6 +38,7 @@ class Feed:
         forget_capability: Callable[[Key], None],
     ) -> None:
         self._cache = cache
+        self._state = state
         self._index = index
         self._births = births
         self._controller = controller
@@ -63,19 +72,18 @@ class Feed:
                 self._look_at(namespace, name)
             case Kind.DEPLOYMENT:
                 for pool in self._index.scaling(namespace, name):
-                    self._pools.add(pool.key)
+                    self._pools.add_after(pool.key, _SETTLES_SECONDS)
             case Kind.REPLICA_SET | Kind.POD:
                 label = pool_label(obj)
                 if label is not None:
-                    self._pools.add((namespace, label))
+                    self._pools.add_after((namespace, label), _SETTLES_SECONDS)
 
-    def broker(self, change: Changed, state: BrokerState) -> None:
+    def broker(self, change: Changed) -> None:
         """Queue whom a change of the broker's numbers concerns."""
         now = asyncio.get_running_loop().time()
         if change.everything:
-            for key in self._index.all_keys():
-                self._pools.add(key)
-            for namespace in {name[0] for name in state.capabilities} | self._capability_namespaces():
+            self._add_all_pools()
+            for namespace in {name[0] for name in self._state.capabilities} | self._capability_namespaces():
                 self._namespaces.add(namespace)
             return
         keys = set(change.pools)
@@ -87,10 +95,18 @@ class Feed:
 
     def everything(self) -> None:
         """Look at all of it again."""
-        for key in self._index.all_keys():
-            self._pools.add(key)
+        self._add_all_pools()
         for namespace in self._capability_namespaces():
             self._namespaces.add(namespace)
+
+    def _add_all_pools(self) -> None:
+        """Those with work first: after a restart they have waited, and there may be a thousand others."""
+        busy: set[Key] = set()
+        for (namespace, name), stats in self._state.capabilities.items():
+            if stats.waiting:
+                busy.update(pool.key for pool in self._index.serving(namespace, name))
+        for key in sorted(self._index.all_keys(), key=lambda key: key not in busy):
+            self._pools.add(key)
 
     def _pool_changed(self, key: Key) -> None:
         before = self._index.get(key)
@@ -100,10 +116,12 @@ class Feed:
             self._index.remove(key)
         else:
             self._index.put(obj)
-        self._pools.add(key)
         after = self._index.get(key)
         if before is not None and after is not None and before.model is after.model:
+            # Its status, mostly written by us.
+            self._pools.add_after(key, _SETTLES_SECONDS)
             return
+        self._pools.add(key)
         # What this pool serves may have changed: so have the parts of those that share it.
         for neighbour in neighbours | {pool.key for pool in self._index.group(key)}:
             self._pools.add(neighbour)

@@ -35,6 +35,7 @@ class Parts:
         settings: OperatorSettings,
         *,
         client: KubeClient,
+        lease_client: KubeClient,
         broker: BrokerClient,
         leadership_changed: Callable[[bool], None],
     ) -> None:
@@ -42,7 +43,7 @@ class Parts:
         self.metrics = Metrics()
         self.cache, self.index = Cache(), PoolIndex()
         self.state = BrokerState(stale_seconds=SIGNAL_STALE_SECONDS)
-        self.leadership = _leadership(settings, client, leadership_changed)
+        self.leadership = _leadership(settings, lease_client, leadership_changed)
         self.events = EventRecorder(client, settings.identity, dropped=self.metrics.events_dropped.inc)
         births = PodBirths()
         self.controller = self._controller(settings, births)
@@ -65,6 +66,7 @@ class Parts:
         self.feed = Feed(
             cache=self.cache,
             index=self.index,
+            state=self.state,
             births=births,
             controller=self.controller,
             pools=self.pools,

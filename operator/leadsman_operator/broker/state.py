@@ -47,8 +47,12 @@ class BrokerState:
     worker_at: dict[str, float] = field(default_factory=dict)
     fences: dict[str, FenceStats] = field(default_factory=dict)
     """By pod UID."""
+    fence_operations: dict[str, str] = field(default_factory=dict)
+    """By pod UID, who set it; made once a message, since every look at a pool reads it."""
     cordons: dict[str, CordonStats] = field(default_factory=dict)
     """By pod UID."""
+    cordon_operations: dict[str, str] = field(default_factory=dict)
+    """Likewise."""
     _by_pool: dict[Name, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def snapshot(self, message: StatsSnapshot, now: float) -> Changed:
@@ -131,6 +135,8 @@ class BrokerState:
         """Take the fences and cordons in force; every message has all of them."""
         self.fences = {fence.pod_uid: fence for fence in message.fences}
         self.cordons = {cordon.pod_uid: cordon for cordon in message.cordons}
+        self.fence_operations = {uid: fence.operation for uid, fence in self.fences.items()}
+        self.cordon_operations = {uid: cordon.operation for uid, cordon in self.cordons.items()}
 
     def _drop_worker(self, identity: str) -> None:
         known = self.workers.pop(identity, None)

@@ -47,6 +47,27 @@ class _Pushed:
     configs: tuple[CapabilityConfig, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A Capability's rules as they were read last, and what they depend on."""
+
+    uid: str
+    generation: int
+    startup_seconds: float
+    max_slots: int | None
+    config: CapabilityConfig
+
+    def holds(self, obj: Object, startup_seconds: float, max_slots: int | None) -> bool:
+        """Whether reading them again would give the same."""
+        meta = obj["metadata"]
+        return (self.uid, self.generation, self.startup_seconds, self.max_slots) == (
+            meta["uid"],
+            meta.get("generation") or 0,
+            startup_seconds,
+            max_slots,
+        )
+
+
 @dataclass(slots=True)
 class _Told:
     """What a Capability's status said last, and when."""
@@ -94,6 +115,7 @@ class CapabilityController:
         self._wall_clock = wall_clock
         self._generation = 0
         self._pushed: dict[str, _Pushed] = {}
+        self._read: dict[Key, _Read] = {}
         self._told: dict[Key, _Told] = {}
         self._refusals: dict[str, str] = {}
 
@@ -104,6 +126,7 @@ class CapabilityController:
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a Capability that no longer exists."""
+        self._read.pop(key, None)
         told = self._told.pop(key, None)
         if told is not None:
             self._events.forget(told.uid)
@@ -165,15 +188,22 @@ class CapabilityController:
         return self._generation
 
     def _config(self, namespace: str, obj: Object) -> CapabilityConfig:
-        name = obj["metadata"]["name"]
-        pools = self._index.serving(namespace, name)
+        """Read one Capability, anew only if it or its pools changed: a namespace is looked at for each of many."""
+        key = key_of(obj)
+        pools = self._index.serving(*key)
         startup = told_to_broker(self._startup_seconds(pool.key) for pool in pools)
-        max_slots = self._index.max_slots(namespace, name)
+        max_slots = self._index.max_slots(*key)
+        known = self._read.get(key)
+        if known is not None and known.holds(obj, startup, max_slots):
+            return known.config
         try:
-            return capability_config(Capability.model_validate(obj), startup, max_slots)
+            config = capability_config(Capability.model_validate(obj), startup, max_slots)
         except ValidationError as error:
-            _log.warning("capability cannot be read", namespace=namespace, name=name, error=str(error))
-            return CapabilityConfig(name=name, startup_seconds=startup, max_slots=max_slots)
+            _log.warning("capability cannot be read", namespace=namespace, name=key[1], error=str(error))
+            config = CapabilityConfig(name=key[1], startup_seconds=startup, max_slots=max_slots)
+        meta = obj["metadata"]
+        self._read[key] = _Read(meta["uid"], meta.get("generation") or 0, startup, max_slots, config)
+        return config
 
     async def tell(self, key: Key) -> float | None:
         """Write the status of one Capability if it is worth it; return in how many seconds to look again."""

@@ -207,11 +207,11 @@ class Observer:
 
     def fences(self) -> Mapping[str, str]:
         """Return pod UID -> operation for every fence in force."""
-        return {uid: fence.operation for uid, fence in self._broker.fences.items()}
+        return self._broker.fence_operations
 
     def cordons(self) -> Mapping[str, str]:
         """Return pod UID -> operation for every cordon in force."""
-        return {uid: cordon.operation for uid, cordon in self._broker.cordons.items()}
+        return self._broker.cordon_operations
 
     def _signal(self, leading_since: float, now: float) -> Signal | None:
         age = self._broker.age_seconds(now)

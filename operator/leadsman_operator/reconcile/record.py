@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from leadsman_operator.api import WorkerPool
+from leadsman_operator.kube.cache import Object
 from leadsman_operator.kube.pods import Pace
 from leadsman_operator.reconcile.conflict import Contention
 from leadsman_operator.scaling.cordons import Cordons
@@ -49,6 +51,10 @@ class PoolRecord:
     refusal: Refusal | None = None
     apply_failed: str | None = None
     """Why the last apply of the template failed for the moment."""
+    wanted: tuple[WorkerPool, str] | None = None
+    """The spec that was read last, and the hash of the Deployment that it asks for."""
+    live_template: tuple[Object, str] | None = None
+    """The copy of the Deployment that was looked at last, and the hash of its template."""
     settled_template: str | None = None
     """Hash of the live template after our last apply: a different one means that somebody edited it."""
     settled_at: float = float("-inf")

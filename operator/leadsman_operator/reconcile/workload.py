@@ -53,6 +53,7 @@ class Standing:
 
     plan: Plan
     desired: Object | None = None
+    """The Deployment as it should be, where there is something to write."""
     problem: Problem | None = None
 
 
@@ -77,12 +78,11 @@ class Workloads:
             )
         if not pool.owns_deployment:
             return self._referenced(pool, around)
-        desired = deployment(_workload(pool), self._injection)
-        digest = applied_hash(desired) or ""
+        digest = self._wanted(pool, record)
         refused = record.refusal is not None and record.refusal.applied_hash == digest
         found = around.deployment
         if found is None:
-            return Standing(Plan.NOTHING if refused else Plan.CREATE, desired)
+            return Standing(Plan.NOTHING) if refused else Standing(Plan.CREATE, self._desired(pool))
         owner = controller_uid(found, "WorkerPool")
         if owner != pool.uid:
             if owner is not None or "deletionTimestamp" in found["metadata"]:
@@ -99,10 +99,10 @@ class Workloads:
         if "deletionTimestamp" in found["metadata"]:
             return _problem(Reason.DEPLOYMENT_NOT_FOUND, f"Deployment {pool.name} is being deleted", transient=True)
         if refused:
-            return Standing(Plan.NOTHING, desired)
+            return Standing(Plan.NOTHING)
         if applied_hash(found) != digest or self._edited(record, found, now):
-            return Standing(Plan.APPLY, desired)
-        return Standing(Plan.NOTHING, desired)
+            return Standing(Plan.APPLY, self._desired(pool))
+        return Standing(Plan.NOTHING)
 
     async def create(self, pool: Pool, record: PoolRecord, desired: Object, replicas: int) -> bool:
         """Make the Deployment with its first number of replicas; False when the server refused it.
@@ -135,6 +135,15 @@ class Workloads:
             await write_replicas(self._client, pool.namespace, pool.name, replicas, force=True)
         return await self._send(pool, record, desired) is not None
 
+    def _desired(self, pool: Pool) -> Object:
+        return deployment(_workload(pool), self._injection)
+
+    def _wanted(self, pool: Pool, record: PoolRecord) -> str:
+        """Return the hash of the Deployment as it should be, worked out once for a spec."""
+        if record.wanted is None or record.wanted[0] is not pool.model:
+            record.wanted = (pool.model, applied_hash(self._desired(pool)) or "")
+        return record.wanted[1]
+
     async def _send(self, pool: Pool, record: PoolRecord, body: Object) -> Object | None:
         digest = applied_hash(body) or ""
         try:
@@ -152,7 +161,7 @@ class Workloads:
             raise
         record.refusal, record.apply_failed = None, None
         self._cache.put(Kind.DEPLOYMENT, found)
-        record.settled_template = _template_hash(found)
+        record.settled_template = _live_template(record, found)
         return found
 
     @staticmethod
@@ -169,7 +178,7 @@ class Workloads:
     @staticmethod
     def _edited(record: PoolRecord, found: Object, now: float) -> bool:
         """Whether somebody changed the live template since our last apply."""
-        live = _template_hash(found)
+        live = _live_template(record, found)
         if record.settled_template is None:
             record.settled_template = live
             return False
@@ -200,6 +209,13 @@ def _workload(pool: Pool) -> Workload:
 
 def _problem(reason: Reason, message: str, *, transient: bool = False) -> Standing:
     return Standing(Plan.WAIT, problem=Problem(reason, message, transient))
+
+
+def _live_template(record: PoolRecord, found: Object) -> str:
+    """Return the hash of a live template, worked out once for each copy of the Deployment."""
+    if record.live_template is None or record.live_template[0] is not found:
+        record.live_template = (found, _template_hash(found))
+    return record.live_template[1]
 
 
 def _template_hash(obj: Object) -> str:
