@@ -7,9 +7,10 @@ import pytest
 
 from fleet import BrokerClient, Kube, KubeError, OperatorProcess, recorded, until
 from fleet import kube as paths
-from fleet.kube import MERGE
+from fleet.kube import MERGE, STRATEGIC
 from fleet.manifests import capability, pool, worker_deployment
 from fleet.operator_metrics import operator_looks
+from fleet.pod_status import crashing, running
 from fleet.pools import Pools
 from leadsman.wire.tasks import TaskSubmit
 from leadsman_operator.api import INJECTED_ENV
@@ -268,6 +269,34 @@ async def test_pods_that_cannot_start_are_a_condition_and_an_event(kube: Kube, p
     condition = await pools.until_condition("browser", "ScalingLimited", "True", reason="WorkersFailing")
     assert "ImagePullBackOff" in condition["message"]
     assert await until("its event", lambda: pools.events("browser", "WorkersFailing"))
+
+
+async def test_a_crash_loop_is_one_condition_and_one_event_and_is_not_answered_with_more_workers(
+    kube: Kube, pools: Pools, client: BrokerClient, operator: OperatorProcess
+) -> None:
+    """Between two crashes the container runs for a moment; that is not taken for recovery."""
+    await pools.apply(capability("browser"), pool("browser", minReplicas=1))
+    (pod,) = await until("a pod", lambda: pools.pods("browser"))
+    path = f"{paths.PODS.format(namespace=pools.namespace)}/{pod['metadata']['name']}/status"
+
+    async def publish(status: dict[str, Any]) -> None:
+        await kube.patch(path, status, STRATEGIC)
+
+    await publish(crashing(pod, 2, waiting=True))
+    condition = await pools.until_condition("browser", "ScalingLimited", "True", reason="WorkersFailing")
+    assert "CrashLoopBackOff" in condition["message"]
+    await client.submit(pools.namespace, *[TaskSubmit(capability="browser")] * 5)
+    for restarts, waiting in ((3, False), (3, True), (4, False)):
+        await publish(crashing(pod, restarts, waiting=waiting))
+        await operator_looks(operator, pools, "browser")
+        found = await pools.deployment("browser")
+        assert found is not None
+        assert found["spec"]["replicas"] == 1
+    assert len(await until("its event", lambda: pools.events("browser", "WorkersFailing"))) == 1
+
+    await publish(running(pod, "10.250.0.1", ready=True))
+
+    await settled(pools, "browser", replicas=5)
 
 
 @pytest.mark.usefixtures("operator")

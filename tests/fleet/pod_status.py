@@ -62,6 +62,22 @@ def failing(manifest: dict[str, Any], reason: str) -> dict[str, Any]:
     }
 
 
+def crashing(manifest: dict[str, Any], restarts: int, *, waiting: bool) -> dict[str, Any]:
+    """Its containers end soon after each start: they wait for the next one, or have just started once more."""
+    now = _now()
+    crashed = {"exitCode": 1, "reason": "Error", "startedAt": now, "finishedAt": now}
+    state = {"waiting": {"reason": "CrashLoopBackOff"}} if waiting else {"running": {"startedAt": now}}
+    status = failing(manifest, "CrashLoopBackOff")["status"]
+    found = [
+        {**one, "restartCount": restarts, "state": state, "lastState": {"terminated": crashed}}
+        for one in status["containerStatuses"]
+    ]
+    unready = [
+        {**one, "lastTransitionTime": manifest["metadata"]["creationTimestamp"]} for one in status["conditions"]
+    ]
+    return {"status": {**status, "phase": "Running", "conditions": unready, "containerStatuses": found}}
+
+
 def _readiness(now: str, *, ready: bool) -> list[dict[str, Any]]:
     return [_condition(kind, now, status=ready) for kind in ("Ready", "ContainersReady")]
 

@@ -1,5 +1,7 @@
 """From cached objects to what the decision reads."""
 
+import pytest
+
 from leadsman.wire.leases import WorkerState
 from leadsman.wire.stats import CapabilityStats, FenceStats, StatsSnapshot, WorkerStats
 from leadsman_operator.broker.state import BrokerState
@@ -141,6 +143,23 @@ def test_a_pod_is_described_by_its_conditions_and_containers():
 def test_a_container_that_is_only_being_made_does_not_fail():
     statuses = [{"state": {"waiting": {"reason": "ContainerCreating"}}}]
     assert not pod_sample(pod("p", statuses=statuses)).failing
+
+
+@pytest.mark.parametrize(
+    ("restarts", "state", "ready", "since", "crashes"),
+    [
+        (2, {"running": {"startedAt": "2026-01-01T00:00:07Z"}}, "False", "2026-01-01T00:00:05Z", True),
+        (2, {"running": {"startedAt": "2026-01-01T00:00:07Z"}}, "False", "2026-01-01T00:00:09Z", False),
+        (2, {"running": {"startedAt": "2026-01-01T00:00:07Z"}}, "True", "2026-01-01T00:00:08Z", False),
+        (1, {"running": {"startedAt": "2026-01-01T00:00:07Z"}}, "False", "2026-01-01T00:00:05Z", False),
+        (3, {"terminated": {"exitCode": 1}}, "False", "2026-01-01T00:00:09Z", True),
+    ],
+    ids=["in a short life", "fenced after it was ready", "ready", "one accident", "ended once more"],
+)
+def test_a_container_that_crashes_again_and_again_fails_until_it_is_ready(restarts, state, ready, since, crashes):
+    conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": since}]
+    statuses = [{"restartCount": restarts, "state": state, "lastState": {"terminated": {"exitCode": 1}}}]
+    assert pod_sample(pod("p", conditions=conditions, statuses=statuses)).failing is crashes
 
 
 def test_a_deletion_cost_that_is_no_number_counts_as_none():

@@ -35,6 +35,9 @@ _CANNOT_START = frozenset(
     }
 )
 """Waiting reasons of a container that will not become ready by waiting."""
+_CRASH_LOOP = "CrashLoopBackOff"
+_CRASHES = 2
+"""Restarts from which on a container that is not ready counts as crashing: one may have been an accident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,25 @@ def start_failure(pod: Object) -> str | None:
             waiting = (container.get("state") or {}).get("waiting") or {}
             if waiting.get("reason") in _CANNOT_START:
                 return str(waiting["reason"])
+    unready = next(
+        (c for c in status.get("conditions") or () if (c.get("type"), c.get("status")) == ("Ready", "False")), None
+    )
+    if unready is not None and any(_crashes(each, unready) for each in status.get("containerStatuses") or ()):
+        return _CRASH_LOOP
     return None
+
+
+def _crashes(container: Object, unready: Object) -> bool:
+    """Whether a container that has ended again and again is in one of its short lives, or has just ended once more.
+
+    It waits in CrashLoopBackOff only between two of them; what has not been ready since it started is not taken for
+    repaired. A fenced worker has been: both times are the kubelet's.
+    """
+    if int(container.get("restartCount") or 0) < _CRASHES or "terminated" not in (container.get("lastState") or {}):
+        return False
+    state = container.get("state") or {}
+    started = str((state.get("running") or {}).get("startedAt") or "")
+    return "terminated" in state or str(unready.get("lastTransitionTime") or "") <= started
 
 
 def unschedulable(pod: Object) -> str | None:
