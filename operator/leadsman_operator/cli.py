@@ -8,6 +8,7 @@ from typing import Annotated
 
 import structlog
 import typer
+from prometheus_client import disable_created_metrics
 
 from leadsman_operator import logs
 from leadsman_operator.application import serve
@@ -99,6 +100,8 @@ def run(  # noqa: PLR0917 - typer makes the flags from them
         conflict_quiet_seconds=conflict_quiet_seconds,
     )
     logs.configure(log_level)
+    # When each series began is a third of the text, and nobody asks for it.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     try:
         asyncio.run(serve(settings))
     except (NoCredentialsError, OSError) as error:
