@@ -51,6 +51,8 @@ class Application:
         self._failed: BaseException | None = None
         self._synced = False
         self._leading = False
+        self._term: int | None = None
+        """Of the leadership that was begun last."""
         self._pulse_at = 0.0
 
     async def __aenter__(self) -> Self:
@@ -216,8 +218,14 @@ class Application:
     def _leadership_changed(self, leads: bool) -> None:
         self._parts.metrics.leader.set(leads)
         self._leading = leads
-        if leads:
-            self._spawn("begin to lead", self._begin_to_lead())
+        if not leads:
+            return
+        if self._parts.leadership.term == self._term:
+            # The lease was ours all the time, only unrenewed for too long: what was not done in that time is due.
+            self._parts.feed.everything()
+            return
+        self._term = self._parts.leadership.term
+        self._spawn("begin to lead", self._begin_to_lead())
 
     async def _begin_to_lead(self) -> None:
         """Start from nothing: the window of scale-in is full only after its whole length under this leader."""

@@ -32,7 +32,7 @@ class WorkQueue(Generic[K]):
         self,
         look: Callable[[K], Awaitable[float | None]],
         *,
-        at_once: int = 128,
+        at_once: int = 64,
         look_seconds: float = 90.0,
         on_failure: Callable[[K, Exception], None] | None = None,
         rng: random.Random | None = None,

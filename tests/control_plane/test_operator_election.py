@@ -201,7 +201,21 @@ async def a_leader_cut_off_from_the_broker_keeps_the_lease_and_the_fleet_as_it_i
     assert await pair.holds() == "one"
 
 
+async def a_leader_that_was_frozen_alone_takes_up_what_came_meanwhile(pair: Pair) -> None:
+    pair.two.kill()
+    pair.one.pause()
+    # The stimulus: longer than a leader may act on its last renewal.
+    await asyncio.sleep(11)
+    await pair.pools.apply(capability("email"), pool("email", minReplicas=1))
+
+    pair.one.resume()
+
+    await pair.pools.until_ready("email", seconds=90)
+    assert await pair.holds() == "one"
+
+
 SCENES = {
+    "alone": a_leader_that_was_frozen_alone_takes_up_what_came_meanwhile,
     "killed": a_killed_leader_is_replaced,
     "frozen": a_frozen_leader_does_nothing_when_it_wakes,
     "no-api": a_leader_cut_off_from_the_api_stops_and_is_replaced,

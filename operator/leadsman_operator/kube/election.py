@@ -185,8 +185,8 @@ class Election:
         )
 
     def _keep(self, lease: dict[str, Any], sent_at: float) -> None:
-        # A lapse that this renewal ends is told all the same: what was to be done in it was dropped, and only a
-        # leader that begins takes it up again.
+        # A lapse that this renewal ends is told all the same: what was to be done in it was dropped, and has to be
+        # taken up again.
         self._tell()
         self._held = lease
         self._renewed_at = sent_at
