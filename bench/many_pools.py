@@ -161,7 +161,7 @@ PHASES: dict[str, Callable[[Bench], Awaitable[Measured]]] = {
     "restart": restart,
     "deletion": deletion,
 }
-_BESIDE_INVALID = ("idle", "reaction", "burst")
+_BESIDE_INVALID = ("reaction", "burst")
 """What is measured again with pools that cannot be read among the others."""
 
 
@@ -179,8 +179,9 @@ async def measure(fleet: PoolFleet, arguments: argparse.Namespace) -> None:
         again = [name for name in arguments.phases if name in _BESIDE_INVALID]
         if arguments.invalid and again:
             await fleet.spoil(arguments.invalid)
+            beside = dataclasses.replace(bench, trials=max(2, bench.trials // 2))
             for name in again:
-                await _run(bench, name, _conditions(arguments, count, arguments.invalid))
+                await _run(beside, name, _conditions(arguments, count, arguments.invalid))
             await fleet.mend()
 
 
@@ -207,7 +208,7 @@ def _conditions(arguments: argparse.Namespace, pools: int, invalid: int) -> dict
     return {
         "pools": pools,
         "invalid_pools": invalid,
-        "trials": arguments.trials,
+        "trials": max(2, arguments.trials // 2) if invalid else arguments.trials,
         "namespaces": NAMESPACES,
         "tasks": _TASKS,
         "replicas": MOST_REPLICAS,
@@ -247,8 +248,8 @@ def main() -> None:
     parser.add_argument("--pools", type=int, nargs="+", default=[100, 500, 1000], help="numbers of pools")
     parser.add_argument("--phases", nargs="+", choices=list(PHASES), default=list(PHASES), help="what to measure")
     parser.add_argument("--invalid", type=int, default=500, help="pools that cannot be read, for a second look")
-    parser.add_argument("--trials", type=int, default=50, help="pools woken one after the other")
-    parser.add_argument("--idle-seconds", type=float, default=60.0, help="how long nothing happens")
+    parser.add_argument("--trials", type=int, default=40, help="pools woken one after the other")
+    parser.add_argument("--idle-seconds", type=float, default=45.0, help="how long nothing happens")
     parser.add_argument("--full-namespace", type=int, default=200, help="pools of a namespace that is deleted")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
