@@ -90,7 +90,7 @@ test-cluster: venv cluster-build ## The test cluster's own tests
 
 .PHONY: test-control-plane
 test-control-plane: venv cluster-build ## The operator against a real API server and controller-manager
-	$(PYTEST) -n $(WAITING_JOBS) tests/control_plane
+	$(PYTEST) -n $(WAITING_JOBS) --dist worksteal tests/control_plane
 
 .PHONY: test-chart
 test-chart: venv cluster-build ## The chart with the real helm

@@ -21,6 +21,11 @@ _CRDS = Path(__file__).resolve().parents[2] / "crds"
 _SHOWN_LINES = 200
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that it does not run alone at the end, on one of several processes."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def crds(control_plane: ControlPlane) -> ControlPlane:
     """The control plane once it serves the project's kinds."""

@@ -1,17 +1,19 @@
 """Kubernetes itself stumbles in a scale-in: nobody busy goes, nobody stays fenced, the end is the same."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
+from broker_process import BrokerProcess
 from cluster import ControlPlane
+from fleet import OperatorProcess
 from fleet.scene import Scene
 
 BUSY, IDLE = 2, 4
 
-pytestmark = pytest.mark.usefixtures("operator")
 
-
+@pytest.mark.usefixtures("operator")
 async def test_the_api_server_restarts_in_a_scale_in(scene: Scene, control_plane: ControlPlane) -> None:
     await scene.grow_then_idle(busy=BUSY, idle=IDLE)
 
@@ -25,9 +27,13 @@ async def test_the_api_server_restarts_in_a_scale_in(scene: Scene, control_plane
 
 
 async def test_without_evidence_from_the_replica_set_controller_the_fences_are_lifted(
-    scene: Scene, control_plane: ControlPlane
+    scene: Scene,
+    control_plane: ControlPlane,
+    broker: BrokerProcess,
+    start_operator: Callable[..., OperatorProcess],
 ) -> None:
     """The scale is not lowered on hope: who has not been seen as not ready may be spared for somebody busy."""
+    start_operator(broker_url=broker.url, namespaces=[scene.pools.namespace], program="fleet.hasty_operator")
     await scene.grow_then_idle(busy=BUSY, idle=IDLE)
     await scene.until_ready_replicas(least=BUSY + IDLE)
 

@@ -57,9 +57,9 @@ class Kube:
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(ssl=self._ssl, limit=32)
-        self._session = aiohttp.ClientSession(
-            self._base, connector=connector, timeout=aiohttp.ClientTimeout(total=30)
-        )
+        # On a machine that is full a connection may be lost on its way, and is asked for again.
+        timeout = aiohttp.ClientTimeout(total=30, sock_connect=5)
+        self._session = aiohttp.ClientSession(self._base, connector=connector, timeout=timeout)
         return self
 
     async def __aexit__(
