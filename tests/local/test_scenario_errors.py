@@ -36,6 +36,12 @@ arrivals:
         ("work:\n  browser:", "work:\n  brows:", ":7: work.brows: there is no capability brows"),
         ("pools:\n  browser:", "pools:\n  other:", ":4: pools.other.capabilities: there is no capability other"),
         ("perMinute: 6", "perMinute: [6", "this is not YAML"),
+        (
+            "{lease: {seconds: 30}}",
+            "{budget: {tokens: 9, estimate: {money: '1'}}}",
+            ":2: capabilities.browser.budget.estimate: a budget of tokens needs estimate.tokens",
+        ),
+        ("{seconds: 1}", "{seconds: 1, provider: model}", ":7: work.browser.provider: there is no provider model"),
         ("maxReplicas: 3", "maxReplicas: 3\n    maxReplicas: 4", ":6: pools.browser.maxReplicas: given twice"),
     ],
 )

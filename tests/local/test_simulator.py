@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadsman_local.simulator.report import curves, moves, summary
+from leadsman_local.simulator.report import curves, moves, summary, text
 from leadsman_local.simulator.world import simulate
 from scenarios import figures, plan, play
 
@@ -172,3 +172,22 @@ def test_the_curves_can_be_drawn(tmp_path, kind):
     draw([world], path)
     start = path.read_bytes()[:200]
     assert start.startswith(b"\x89PNG") if kind == "png" else b"<?xml" in start
+
+
+def test_a_budget_holds_work_back_until_its_window_turns(tmp_path):
+    """Ten attempts an hour: the rest waits, and goes on at the full hour."""
+    world = play(
+        tmp_path,
+        "durationSeconds: 10800\nsampleSeconds: 60\ncapabilities:\n"
+        "  llm: {budget: {window: Hour, tokens: 1000, money: '1', estimate: {tokens: 100, money: '0.1'}}}\n"
+        "pools: {llm: {maxReplicas: 4}}\nscaler: {by: Fixed}\ncluster: {startupSeconds: 0}\n"
+        "work: {llm: {seconds: 20, tokens: 100, costMicros: 50000}}\n"
+        "arrivals: [{capability: llm, every: {seconds: 100000, tasks: 25}}]\n",
+    )
+    found = summary(world)
+    assert found["tasks"]["completed"] == 25
+    assert found["cost"]["tokens"] == 2500
+    assert found["blocked"]["Budget"]["peak"] == 15
+    done = {hour: max(p.cost_micros for p in world.recorder.points if p.at < 3600 * hour) for hour in (1, 2, 3)}
+    assert done == {1: 10 * 50000, 2: 20 * 50000, 3: 25 * 50000}
+    assert any(line.startswith("blocked   Budget: 15 tasks at most") for line in text(found))

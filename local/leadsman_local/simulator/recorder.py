@@ -41,6 +41,8 @@ class Point:
     cost_micros: float = 0.0
     tenants: dict[str, int] = field(default_factory=dict)
     """Tenant -> tasks in flight."""
+    blocked: dict[str, int] = field(default_factory=dict)
+    """Why -> ready tasks that no worker may take: a budget, a cap, a ceiling."""
 
 
 class Recorder:
@@ -135,6 +137,8 @@ class Recorder:
             point.delayed += stats.delayed
             point.leased += stats.leased
             point.oldest_age = max(point.oldest_age, stats.oldest_age_seconds or 0.0)
+            for reason, count in stats.blocked.items():
+                point.blocked[reason] = point.blocked.get(reason, 0) + count
         for pool in world.pools.values():
             point.replicas += pool.fleet.replicas
             point.ready += sum(pod.ready for pod in pool.fleet.pods.values())

@@ -61,6 +61,13 @@ def summary(world: World) -> dict[str, Any]:
             "cost_micros_per_completed": _round(recorder.cost_micros / completed) if completed else None,
             "wasted_share": _round(recorder.wasted_seconds / busy, 4) if busy else 0.0,
         },
+        "blocked": {
+            reason: {
+                "peak": max(point.blocked.get(reason, 0) for point in points),
+                "share_of_time": _round(sum(reason in point.blocked for point in points) / len(points), 4),
+            }
+            for reason in sorted({reason for point in points for reason in point.blocked})
+        },
         "providers": {
             name: {"refused_429": provider.refused, "failed": provider.failed}
             for name, provider in world.providers.items()
@@ -83,7 +90,7 @@ def curves(points: Sequence[Point]) -> list[dict[str, Any]]:
             "at": _round(point.at), "depth": point.depth, "delayed": point.delayed,
             "oldest_age_seconds": _round(point.oldest_age), "replicas": point.replicas, "ready": point.ready,
             "busy": point.busy, "leased": point.leased, "refused": point.refused,
-            "cost_micros": round(point.cost_micros), "tenants": point.tenants,
+            "cost_micros": round(point.cost_micros), "tenants": point.tenants, "blocked": point.blocked,
         }
         for point in points
     ]  # fmt: skip
@@ -124,6 +131,9 @@ def text(found: dict[str, Any]) -> list[str]:
             f"per completed task, {cost['tokens']} tokens"
         )
     lines.append(f"wasted    {cost['wasted_share'] * 100:.1f} % of the work was done in vain")
+    for reason, blocked in found["blocked"].items():
+        share = f"{blocked['share_of_time'] * 100:.1f} % of the time"
+        lines.append(f"blocked   {reason}: {blocked['peak']} tasks at most, {share}")
     for name, provider in found["providers"].items():
         lines.append(f"provider  {name}: {provider['refused_429']} times 429, {provider['failed']} failed")
     for tenant, each in found["tenants"].items():

@@ -17,7 +17,7 @@ from leadsman_local.simulator.distributions import Distribution, NotNegative, Po
 from leadsman_local.simulator.ticks_model import Ticks, TickTask
 from leadsman_local.yaml_lines import Document, read
 from leadsman_operator.api import Capability, WorkerPool
-from leadsman_operator.api.capability import CapabilitySpec
+from leadsman_operator.api.capability import BudgetRules, CapabilitySpec
 
 Share = Annotated[float, Field(ge=0, le=1)]
 DAY_SECONDS = 86_400.0
@@ -182,9 +182,6 @@ class Scenario(ScenarioModel):
     def _consistent(self) -> Self:
         if self.ticks is None and self.tasks:
             raise ValueError("tasks go with ticks; without ticks, say when tasks come in arrivals")
-        for name, work in self.work.items():
-            if work.provider is not None and work.provider not in self.providers:
-                raise ValueError(f"work of {name} calls provider {work.provider}, which is not among providers")
         return self
 
 
@@ -267,9 +264,13 @@ def _check(
 ) -> None:
     if not capabilities:
         raise document.wrong((), "give at least one capability")
-    for name in scenario.work:
+    for name, capability in capabilities.items():
+        _check_budget(document, name, capability.spec.budget)
+    for name, work in scenario.work.items():
         if name not in capabilities:
             raise document.wrong(("work", name), f"there is no capability {name}")
+        if work.provider is not None and work.provider not in scenario.providers:
+            raise document.wrong(("work", name, "provider"), f"there is no provider {work.provider}")
     for number, arrival in enumerate(scenario.arrivals):
         if arrival.capability is not None and arrival.capability not in capabilities:
             raise document.wrong(("arrivals", number, "capability"), f"there is no capability {arrival.capability}")
@@ -282,6 +283,18 @@ def _check(
             raise document.wrong(("pools", name, "capabilities"), f"there is no capability {', '.join(missing)}")
         if pool.spec.min_replicas > pool.spec.max_replicas:
             raise document.wrong(("pools", name, "minReplicas"), "minReplicas may not be above maxReplicas")
+
+
+def _check_budget(document: Document, name: str, budget: BudgetRules | None) -> None:
+    """Refuse what the API server would refuse: a budget of something of which no attempt's use is estimated."""
+    if budget is None:
+        return
+    place = ("capabilities", name, "budget")
+    amounts = (budget, budget.per_tenant)
+    for field in ("tokens", "money"):
+        capped = any(each is not None and getattr(each, field) is not None for each in amounts)
+        if capped and getattr(budget.estimate, field) is None:
+            raise document.wrong((*place, "estimate"), f"a budget of {field} needs estimate.{field}")
 
 
 def _put(data: dict[str, Any], path: str, value: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from leadsman.wire.leases import LeaseStatus, WorkerState
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.results import Answer, BeatOutcome, Granted
+from leadsman_broker.core.usage import Usage
 from leadsman_local.simulator.broker import NAMESPACE, Ask
 from leadsman_local.simulator.providers import Reply, VirtualProvider
 
@@ -203,9 +204,9 @@ class VirtualWorker:
         if attempt.over:
             return
         token = attempt.granted.token
-        self._end(token, attempt, useless=True)
+        usage = self._end(token, attempt, useless=True)
         delay = provider.rules.retry_after_seconds * (1 + 0.25 * self._rng.random())
-        self._go_on(c.Release(NAMESPACE, token, delay_seconds=delay, reason="rate limited"))
+        self._go_on(c.Release(NAMESPACE, token, delay_seconds=delay, reason="rate limited", usage=usage))
 
     def _finish(self, attempt: Attempt, fate: Fate) -> None:
         if attempt.over:
@@ -214,27 +215,29 @@ class VirtualWorker:
         if fate is Fate.CRASHES:
             self.world.crashed(self)
             return
-        self._end(token, attempt, useless=fate is Fate.FAILS)
+        usage = self._end(token, attempt, useless=fate is Fate.FAILS)
         if fate is Fate.DONE:
             self.world.recorder.done(attempt.granted)
-            self._go_on(c.Ack(NAMESPACE, token))
+            self._go_on(c.Ack(NAMESPACE, token, usage=usage))
         else:
-            self._go_on(c.Nack(NAMESPACE, token, "SimulatedError"))
+            self._go_on(c.Nack(NAMESPACE, token, "SimulatedError", usage=usage))
 
-    def _end(self, token: str, attempt: Attempt, *, useless: bool = False, duplicate: bool = False) -> None:
+    def _end(self, token: str, attempt: Attempt, *, useless: bool = False, duplicate: bool = False) -> Usage | None:
         del self.held[token]
-        self._stop(attempt, useless=useless, duplicate=duplicate)
+        return self._stop(attempt, useless=useless, duplicate=duplicate)
 
-    def _stop(self, attempt: Attempt, *, useless: bool = False, duplicate: bool = False) -> None:
+    def _stop(self, attempt: Attempt, *, useless: bool = False, duplicate: bool = False) -> Usage | None:
+        """End an attempt; return what it has used, None when its tasks use nothing."""
         attempt.over = True
         if attempt.provider is not None:
             attempt.provider.done()
         work = self.world.work[attempt.granted.capability]
+        used = Usage(round(work.tokens.draw(self._rng)), round(work.cost_micros.draw(self._rng)))
         self.world.recorder.worked(
             attempt.granted, self.world.agenda.now - attempt.began_at,
-            tokens=work.tokens.draw(self._rng), cost_micros=work.cost_micros.draw(self._rng),
-            wasted=useless or duplicate,
+            tokens=used.tokens, cost_micros=used.cost_micros, wasted=useless or duplicate,
         )  # fmt: skip
+        return used if used.tokens or used.cost_micros else None
 
     def _go_on(self, *settled: c.Command) -> None:
         self.ask(*settled)
