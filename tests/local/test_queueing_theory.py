@@ -73,7 +73,7 @@ def test_the_textbook_gives_the_mean_wait_of_the_formula_within_five_percent(slo
 
 
 def test_simulated_waits_come_near_the_formula_of_a_queue_with_as_many_slots(tmp_path):
-    """As near as the 14,000 arrivals that a test has time for allow; `make bench-simulate` takes 345,000 and 5 %."""
+    """As near as 14,000 arrivals allow, all that a test has time for; `make bench-simulate` takes 345,000."""
     waits = []
     for seed in (1, 2, 3):
         world = play(
