@@ -42,6 +42,26 @@ def test_a_process_that_stood_still_does_not_do_what_its_successor_did(
     assert [entry.pid for entry in journal.entries("charged", task)] == [winner.pid]
 
 
+@pytest.mark.usefixtures("brief_leases")
+def test_nor_does_a_process_that_stood_still_before_it_read_that_the_task_is_its_own(
+    broker, client, start_worker, journal, gate
+):
+    gate.open()
+    frozen = start_worker(broker.url, capabilities=["once"])
+    eventually(lambda: client.stats().workers[0].parked, what="a lease call that waits")
+    frozen.pause()
+    task = client.submit("once", gate.path, name="late").id
+    eventually(lambda: client.get(task).attempts.reclaims, what="the end of a lease that nobody read")
+    winner = start_worker(broker.url, capabilities=["once"])
+    client.result(task, timeout_seconds=60)
+    frozen.resume()
+    eventually(
+        lambda: [one for one in client.stats().workers if one.pod_uid == frozen.pod_uid and one.parked],
+        what="the first process, which is done with it and asks for more",
+    )
+    assert {entry.pid for entry in journal.entries("charged", task)} == {winner.pid}
+
+
 @pytest.mark.parametrize("name", ["sync", "isolated"])
 def test_nor_after_a_failure_in_a_thread_or_a_process(broker, client, start_worker, journal, name):
     start_worker(broker.url, capabilities=["once"])

@@ -110,6 +110,17 @@ def test_a_handler_that_starts_after_it_was_told_to_stop_hears_it_at_once():
     assert calls == ["stop"]
 
 
+def test_a_lease_whose_reply_may_have_lain_unread_is_confirmed_by_a_heartbeat():
+    woken = []
+    asked_at = time.monotonic() - 30.5  # the lease has 30 s: it was given after that, nobody here knows when
+    lease = Held(Lease.model_validate(LEASE), lambda: woken.append(True), asked_at=asked_at)
+    sure = lease.confirm()
+    assert (sure.done(), lease.unsure, woken) == (False, True, [True])
+    lease.renewed(time.monotonic())
+    assert sure.result(0) is None
+    assert lease.confirm().done()
+
+
 def test_slots_are_counted_from_leases_and_a_lost_one_still_takes_its_slot():
     holding = Holding(2)
     first, second = held("a"), held("b")

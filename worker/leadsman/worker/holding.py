@@ -50,11 +50,20 @@ class Unsaved:
 class Held:
     """One lease, from reading its reply to the answer to its settlement. Safe to use from every thread."""
 
-    def __init__(self, lease: Lease, wake: Callable[[], None], remember: "Remember | None" = None) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        wake: Callable[[], None],
+        remember: "Remember | None" = None,
+        asked_at: float | None = None,
+    ) -> None:
+        """`asked_at` is when the call that brought the lease was sent, by the monotonic clock; else now."""
         self.lease = lease
         self.token = lease.token
         self.facts = _facts(lease)
         self.renewed_at = time.monotonic()
+        self._ours_until = (self.renewed_at if asked_at is None else asked_at) + lease.expires_in_seconds
+        """Surely, whatever this process slept through: the reply may have lain unread while it stood still."""
         self.settling = False
         """The handler has ended; only the broker's answer is awaited, and nobody is left to be told to stop."""
         self._wake = wake
@@ -155,6 +164,7 @@ class Held:
         """Note that the broker renewed it, at a heartbeat sent at this moment of the monotonic clock."""
         with self._lock:
             self.renewed_at = asked_at
+            self._ours_until = asked_at + self.lease.lease_seconds
             sure, self._unsure = self._unsure, []
         for each in sure:
             each.set_result(None)
@@ -166,7 +176,7 @@ class Held:
         with self._lock:
             if self.lost:
                 sure.set_exception(TaskCancelled("the lease is lost"))
-            elif time.monotonic() - self.renewed_at < self.lease.lease_seconds:
+            elif time.monotonic() < self._ours_until:
                 sure.set_result(None)
             else:
                 self._unsure.append(sure)

@@ -80,7 +80,7 @@ class Leasing:
             call = asyncio.ensure_future(self._call(park, room))
             await self._until_stop(self._until_answered(call, room))
             if self._stop.is_set():
-                return await self._last_reply(call)
+                return await self._last_reply(call, started)
             if not call.done():
                 # Asked again with the same attempt_id: what was given in this very moment comes with that reply.
                 call.cancel()
@@ -94,7 +94,7 @@ class Leasing:
                 await self._until_stop(asyncio.sleep(backoff.next()))
                 continue
             backoff.reset()
-            taken = await self._confirmed(self._taken(reply), started)
+            taken = await self._confirmed(self._taken(reply, started), started)
             if self._stop.is_set():
                 return taken
             for held in taken:
@@ -138,13 +138,13 @@ class Leasing:
         reply = await self._connection.call("POST", self._path, body, timeout_seconds=timeout)
         return parse(LeaseReply, reply.body, url=self._settings.address.url)
 
-    def _taken(self, reply: LeaseReply) -> list[Held]:
+    def _taken(self, reply: LeaseReply, asked_at: float) -> list[Held]:
         """Enter the reply's leases at once, so that the next heartbeat names them."""
         self._attempt_id = ""
         self._standing.heard(reply.worker)
         taken = []
         for lease in reply.leases:
-            held = Held(lease, self._heartbeats.wake, self._remember)
+            held = Held(lease, self._heartbeats.wake, self._remember, asked_at)
             if self._holding.add(held):
                 self._heartbeats.expect(lease.lease_seconds, held.heartbeat_seconds)
                 taken.append(held)
@@ -166,7 +166,7 @@ class Leasing:
             self._holding.remove(held)
         return [held for held in taken if not held.lost]
 
-    async def _last_reply(self, call: "asyncio.Future[LeaseReply]") -> list[Held]:
+    async def _last_reply(self, call: "asyncio.Future[LeaseReply]", asked_at: float) -> list[Held]:
         """Take in what a call that is out still brings; nothing leased is lost when the worker goes.
 
         The heartbeat that says `draining` makes the broker end a parked call. If its reply does not come, one more
@@ -184,7 +184,7 @@ class Leasing:
                 await asyncio.wait({call})
         if call.cancelled() or call.exception() is not None:
             return []
-        return self._taken(call.result())
+        return self._taken(call.result(), asked_at)
 
     async def _until_stop(self, waiting: Coroutine[Any, Any, Any]) -> None:
         """Await something, but not beyond the order to stop."""
