@@ -1,5 +1,12 @@
 """What a person sees with plain kubectl, on what the demo left up."""
 
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from demo.installation import AGENTS
 from demo.programs import DemoError
@@ -10,6 +17,35 @@ def test_get_shows_pools_and_queues_by_their_short_names(world):
     shown = world.kubectl("--namespace", AGENTS, "get", "wp,cap")
     for words in ("workerpool.leadsman.dev/browser", "workerpool.leadsman.dev/llm", "capability.leadsman.dev/llm"):
         assert words in shown
+
+
+def test_the_plugin_finds_the_broker_through_a_tunnel_that_ends_with_it(world, tmp_path):
+    plugin = Path(sys.executable).parent / "kubectl-leadsman"
+    for name, program in (("kubectl", world.ground.kubectl), ("kubectl-leadsman", plugin)):
+        (tmp_path / name).symlink_to(program)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("LEADSMAN_")}
+    done = subprocess.run(
+        ["kubectl", "leadsman", "queues", "--namespace", AGENTS, "--json"],
+        env=inherited | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "KUBECONFIG": str(world.ground.kubeconfig)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    queues = {queue["name"] for queue in json.loads(done.stdout)["capabilities"]}
+    assert {"browser", "llm"} <= queues
+    until("the tunnel has ended", lambda: not tunnels(tmp_path / "kubectl"))
+
+
+def tunnels(kubectl):
+    """Processes of this kubectl that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if str(kubectl).encode() in path.read_bytes():
+                found.append(path)
+    return found
 
 
 def test_wait_for_ready_is_answered_at_zero_workers(world):
