@@ -24,6 +24,8 @@ app = App()
 MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8900")
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 TOKEN_PRICE = 0.000002
+MOST_TOKENS = 2000
+"""Of a question and its answer."""
 
 
 class Page(BaseModel):
@@ -64,9 +66,15 @@ def read_page(ctx: SyncContext, page: Page) -> dict:
 
 @app.task("llm")
 async def ask_model(ctx: Context, page: Text) -> dict:
-    """A paid call: made once over all attempts, its cost reported, a 429 of the provider spends no attempt."""
+    """A paid call: made once over all attempts and only while its run can pay for it, its cost reported.
+
+    A 429 of the provider spends no attempt.
+    """
 
     async def call() -> dict:
+        left = ctx.remaining_budget
+        if left is not None and not left.allows(tokens=MOST_TOKENS, cost=MOST_TOKENS * TOKEN_PRICE):
+            raise Dead(f"too little is left for another question: {left}")
         question = {"messages": [{"role": "user", "content": f"Write a program about this page:\n{page.text}"}]}
         headers = {"Idempotency-Key": ctx.idempotency_key}
         async with (

@@ -4,13 +4,14 @@ import http.server
 import subprocess
 import sys
 import threading
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from cluster import debian
 from cluster.errors import UnavailableError
-from leadsman import TaskState
+from leadsman import RemainingBudget, TaskState
 from leadsman.testing import run_task
 from leadsman.worker.loading import load_app
 
@@ -116,6 +117,16 @@ def test_the_model_s_price_is_reported_and_a_paid_answer_is_not_paid_again(examp
     assert (asked.kind, asked.follow_ups[0].capability, asked.tokens) == ("done", "code", asked.result["tokens"])
     again = run_task(handlers.app, "llm", page, once=asked.once)
     assert (again.result, again.tokens, model[1].paid) == (asked.result, 0, 1)
+
+
+def test_a_question_that_the_run_cannot_pay_for_is_not_asked(example, model, monkeypatch):
+    handlers, _ = example
+    monkeypatch.setattr(handlers, "MODEL_URL", model[0])
+    outcome = run_task(
+        handlers.app, "llm", {"url": "u", "text": "t"}, budget=RemainingBudget(cost=Decimal("0.001"))
+    )
+    assert (outcome.error_type, model[1].calls) == ("Dead", 0)
+    assert "too little is left" in outcome.error_message
 
 
 @pytest.mark.parametrize(
