@@ -1,10 +1,15 @@
 """What happens in a simulation: nothing is lost, nobody busy is taken away, and chance repeats itself."""
 
+from pathlib import Path
+
 import pytest
 
 from leadsman_local.simulator.report import curves, moves, summary, text
+from leadsman_local.simulator.scenario import load
 from leadsman_local.simulator.world import simulate
 from scenarios import figures, plan, play
+
+LOAD_24H = Path(__file__).resolve().parents[2] / "bench" / "scenarios" / "load_24h.yaml"
 
 BUSY = """\
 durationSeconds: 1000
@@ -140,6 +145,36 @@ def test_keda_takes_busy_workers_away_and_leadsman_does_not(tmp_path):
     assert accounted(keda) == keda["tasks"]["accepted"]
     ours = figures(tmp_path, long)
     assert ours["workers"]["busy_told_to_end"] == ours["workers"]["busy_killed"] == 0
+
+
+def test_a_fleet_told_that_tasks_may_wait_costs_less_than_kedas_and_lets_them_wait_less():
+    """A quarter of the day that `make bench-simulate` plays, with the settings of its lean row."""
+    day = load(LOAD_24H).with_values({"durationSeconds": 21600})
+    scaling = {"scaleIn": {"idleSeconds": 60}, "targetTasksPerSlot": 20, "targetAgeSeconds": 300}
+    lean = summary(simulate(day.with_values({"pools.agents.scaling": scaling})))
+    keda = summary(simulate(day.with_values({"scaler": {"by": "KedaHpa"}})))
+    assert lean["workers"]["worker_hours"] < keda["workers"]["worker_hours"]
+    assert lean["oldest_age_seconds"]["p95"] < keda["oldest_age_seconds"]["p95"]
+    assert lean["tasks"]["completed"] >= keda["tasks"]["completed"]
+    assert (
+        lean["workers"]["busy_killed"] == lean["workers"]["busy_told_to_end"] == 0 < keda["workers"]["busy_killed"]
+    )
+
+
+@pytest.mark.long_only
+def test_ten_thousand_workers_take_up_a_flood_and_leave(tmp_path):
+    world = play(
+        tmp_path,
+        "durationSeconds: 900\ncapabilities: {browser: {}}\n"
+        "pools: {browser: {maxReplicas: 10000, scaling: {targetTasksPerSlot: 1, scaleIn: {idleSeconds: 60}}}}\n"
+        "work: {browser: {seconds: {uniform: {least: 60, most: 120}}}}\n"
+        "arrivals: [{capability: browser, every: {seconds: 100000, tasks: 12000}, fromSeconds: 1}]\n",
+    )
+    found = summary(world)
+    assert found["tasks"]["completed"] == 12000
+    assert found["workers"]["peak_replicas"] == 10000
+    assert found["workers"]["busy_told_to_end"] == 0
+    assert world.recorder.points[-1].replicas == 0
 
 
 def test_keda_grows_as_its_documents_say(tmp_path):
