@@ -61,21 +61,16 @@ def _lease(granted: Granted, delivery: Delivery, now: float, written: _Written) 
 
 def _terms(granted: Granted, now: float) -> str:
     """Return the fields of a lease that others of its queue share, up to the first ones of its task."""
-    lease = {
-        "expires_in_seconds": max(0.0, granted.expires_at - now),
-        "lease_seconds": granted.lease_seconds,
-        "heartbeat_seconds": granted.heartbeat_seconds,
-        "attempt_timeout_seconds": granted.attempt_timeout_seconds,
-        "unreachable_seconds": granted.unreachable_seconds,
-    }
+    progress = ""
     if granted.progress_timeout_seconds is not None:
-        lease["progress_timeout_seconds"] = granted.progress_timeout_seconds
-    task = {"namespace": granted.namespace, "capability": granted.capability}
-    return f'{_members(lease)},"task":{{{_members(task)}'
-
-
-def _members(fields: dict[str, Any]) -> str:
-    return to_json(fields).decode()[1:-1]
+        progress = f'"progress_timeout_seconds":{granted.progress_timeout_seconds!r},'
+    return (
+        f'"expires_in_seconds":{max(0.0, granted.expires_at - now):.6f},'
+        f'"lease_seconds":{granted.lease_seconds!r},"heartbeat_seconds":{granted.heartbeat_seconds!r},'
+        f'"attempt_timeout_seconds":{granted.attempt_timeout_seconds:.6f},'
+        f'"unreachable_seconds":{granted.unreachable_seconds!r},{progress}'
+        f'"task":{{"namespace":{_quoted(granted.namespace)},"capability":{_quoted(granted.capability)}'
+    )
 
 
 @lru_cache(maxsize=4096)
