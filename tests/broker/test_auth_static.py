@@ -7,6 +7,7 @@ import pytest
 
 from broker_process import BrokerClient, BrokerProcess, BrokerStartError
 from leadsman.wire.problems import Problem
+from leadsman_broker.auth.static import StaticTokens, TokensFileError
 
 TOKENS = {
     "producer": "producer-token-0123456789",
@@ -139,9 +140,23 @@ async def test_the_operations_port_and_the_document_need_no_token(secured):
         ),
     ],
 )
-def test_a_tokens_file_that_cannot_be_used_is_one_line(start_broker, tmp_path, text, complaint):
+def test_what_is_wrong_with_a_tokens_file_is_told_in_one_line_without_a_token(tmp_path, text, complaint):
     path = tmp_path / "tokens.yaml"
     path.write_text(text)
+
+    with pytest.raises(TokensFileError) as refused:
+        StaticTokens.load(path)
+
+    (line,) = str(refused.value).splitlines()
+    assert complaint in line
+    assert "0123456789abcdef" not in line
+
+
+@pytest.mark.parametrize(("text", "complaint"), [(None, "No such file"), ("tokens: []", "wrong at tokens")])
+def test_a_broker_whose_tokens_file_cannot_be_used_ends_with_one_line(start_broker, tmp_path, text, complaint):
+    path = tmp_path / "tokens.yaml"
+    if text is not None:
+        path.write_text(text)
 
     with pytest.raises(BrokerStartError) as refused:
         start_broker(auth="static", args=["--tokens-file", str(path)])
@@ -150,15 +165,6 @@ def test_a_tokens_file_that_cannot_be_used_is_one_line(start_broker, tmp_path, t
     (line,) = refused.value.log.splitlines()
     assert line.startswith("leadsman-broker: ")
     assert complaint in line
-    assert "0123456789abcdef" not in line
-
-
-def test_a_tokens_file_that_is_not_there_is_one_line(start_broker, tmp_path):
-    with pytest.raises(BrokerStartError) as refused:
-        start_broker(auth="static", args=["--tokens-file", str(tmp_path / "none")])
-
-    (line,) = refused.value.log.splitlines()
-    assert "No such file" in line
 
 
 async def test_where_identity_says_the_tenant_a_claim_is_overwritten(secured):

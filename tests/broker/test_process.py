@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from broker_process import BrokerClient, BrokerProcess, BrokerStartError, eventually, eventually_async
+from leadsman_broker.cli.capabilities_file import read_capabilities
+from leadsman_broker.cli.settings import SettingsError
 
 QUEUES = "default:\n  - name: work\n    lease_seconds: 45\n"
 
@@ -120,11 +122,22 @@ def test_an_unprotected_broker_on_every_address_needs_to_be_asked_for(start_brok
         ("default:\n  - name: a\n  - name: a", "a twice in namespace default"),
     ],
 )
-def test_a_capabilities_file_that_cannot_be_used_is_one_line(start_broker, tmp_path, text, complaint):
+def test_what_is_wrong_with_a_capabilities_file_is_told_in_one_line(tmp_path, text, complaint):
     path = tmp_path / "capabilities.yaml"
     path.write_text(text)
 
-    assert complaint in refusal(start_broker, args=["--capabilities-file", str(path)], memory=True)
+    with pytest.raises(SettingsError) as refused:
+        read_capabilities(path)
+
+    (line,) = str(refused.value).splitlines()
+    assert complaint in line
+
+
+def test_a_broker_whose_capabilities_file_cannot_be_used_ends_with_one_line(start_broker, tmp_path):
+    path = tmp_path / "capabilities.yaml"
+    path.write_text("default:\n  - name: Work!")
+
+    assert "default.0.name" in refusal(start_broker, args=["--capabilities-file", str(path)], memory=True)
 
 
 async def test_a_capabilities_file_makes_queues_and_follows_its_changes(start_broker, tmp_path):
