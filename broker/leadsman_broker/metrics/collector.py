@@ -128,7 +128,7 @@ class BrokerCollector(Collector):
 
     def _runs(self) -> Iterator[Metric]:
         family = GaugeMetricFamily(
-            "leadsman_runs", "Runs that are running, or stopped with live tasks", labels=("namespace", "state")
+            "leadsman_runs", "Runs that have live tasks or wait for their deadline", labels=("namespace", "state")
         )
         for label, count in self._engine.core.run_counts().items():
             family.add_metric(label, count)
