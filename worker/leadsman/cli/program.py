@@ -1,11 +1,12 @@
 """The commands put together, and how every way to fail becomes one line and an exit code."""
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated
 
@@ -40,12 +41,6 @@ Loaded when asked for: a worker is to be made of nothing but a worker, and a com
 _PASSED_ON = {"broker"}
 """Commands whose arguments are another program's."""
 
-program = typer.Typer(
-    help="Submit tasks to a Leadsman broker, look at its queues, run workers.",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-
 _PLUGGED = "leadsman.commands"
 """Entry points of the commands that come from other packages of the distribution, and need its extras."""
 
@@ -60,7 +55,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@program.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
@@ -81,20 +75,31 @@ def _print_error(message: str, code: str, *, json_output: bool) -> None:
 
 
 def assemble(asked: str | None = None) -> typer.Typer:
-    """Return the program with the command that is asked for, or with all when it is none of ours.
+    """Return the program with the command that is asked for, or with all when there is no such command.
 
     Raises ConfigurationError when it comes from another package that lacks its extra.
     """
+    program = typer.Typer(
+        help="Submit tasks to a Leadsman broker, look at its queues, run workers.",
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    program.callback()(_options)
+    plugged = {entry.name: entry for entry in entry_points(group=_PLUGGED)} if asked not in COMMANDS else {}
     if asked in COMMANDS:
-        _add(asked)
-        return program
-    for name in COMMANDS:
-        _add(name)
-    _plug_in(asked)
+        _add(program, asked)
+    elif asked in plugged:
+        _plug_in(program, plugged[asked])
+    else:
+        for name in COMMANDS:
+            _add(program, name)
+        for entry in plugged.values():
+            with contextlib.suppress(ConfigurationError):  # a list shows what can be run here
+                _plug_in(program, entry)
     return program
 
 
-def _add(name: str) -> None:
+def _add(program: typer.Typer, name: str) -> None:
     found = getattr(import_module(COMMANDS[name]), name)
     if isinstance(found, typer.Typer):
         program.add_typer(found, name=name)
@@ -105,20 +110,15 @@ def _add(name: str) -> None:
         program.command(name)(found)
 
 
-def _plug_in(asked: str | None) -> None:
-    """Add the other packages' command that is asked for; all of them when the whole list is shown."""
-    for entry in entry_points(group=_PLUGGED):
-        if asked not in {None, entry.name} or entry.name in COMMANDS:
-            continue
-        try:
-            command = entry.load()
-        except ImportError as error:
-            if asked is None:
-                continue
-            raise ConfigurationError(
-                f"`leadsman {asked}` needs an extra: pip install 'leadsman[local]' ({error})"
-            ) from error
-        program.command(entry.name)(command)
+def _plug_in(program: typer.Typer, entry: EntryPoint) -> None:
+    """Add another package's command. Raises ConfigurationError when that lacks its extra."""
+    try:
+        command = entry.load()
+    except ImportError as error:
+        raise ConfigurationError(
+            f"`leadsman {entry.name}` needs an extra: pip install 'leadsman[local]' ({error})"
+        ) from error
+    program.command(entry.name)(command)
 
 
 def run(arguments: Sequence[str]) -> int:
