@@ -226,3 +226,22 @@ def test_a_budget_holds_work_back_until_its_window_turns(tmp_path):
     done = {hour: max(p.cost_micros for p in world.recorder.points if p.at < 3600 * hour) for hour in (1, 2, 3)}
     assert done == {1: 10 * 50000, 2: 20 * 50000, 3: 25 * 50000}
     assert any(line.startswith("blocked   Budget: 15 tasks at most") for line in text(found))
+
+
+def test_a_run_over_its_cap_fails_and_the_next_one_is_its_own(tmp_path):
+    """Ten tasks of 100 tokens in each run, which may use 550: it fails with the sixth that ends."""
+    text_of = (
+        "durationSeconds: 1000\ncapabilities: {{llm: {{}}}}\npools: {{llm: {{maxReplicas: 1}}}}\n"
+        "scaler: {{by: Fixed}}\ncluster: {{startupSeconds: 0}}\nwork: {{llm: {{seconds: 10, tokens: 100}}}}\n"
+        "arrivals: [{{capability: llm, every: {{seconds: 300, tasks: 10}}, untilSeconds: 400, "
+        "run: {{tasks: 10, maxTokens: {cap}}}}}]\n"
+    )
+    capped = play(tmp_path, text_of.format(cap=550))
+    found = summary(capped)
+    assert found["runs"] == {"failed": 2}
+    assert 12 <= found["tasks"]["completed"] < 20
+    assert found["tasks"]["unfinished"] == 0
+    assert "runs      2 failed" in text(found)
+    free = figures(tmp_path, text_of.format(cap=1000))
+    assert free["runs"] == {"completed": 2}
+    assert free["tasks"]["completed"] == 20

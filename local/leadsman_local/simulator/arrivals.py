@@ -51,6 +51,17 @@ class Diurnal(ScenarioModel):
     peak_hour: Annotated[float, Field(ge=0, lt=24)] = 14.0
 
 
+class RunOf(ScenarioModel):
+    """Tasks that belong together, and what all of them together may use."""
+
+    tasks: Annotated[int, Field(ge=1, le=1_000_000)]
+    """So many that come one after the other are one run."""
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_cost_micros: Annotated[int, Field(ge=1)] | None = None
+    max_seconds: Positive | None = None
+    max_tasks: Annotated[int, Field(ge=1)] | None = None
+
+
 class OnRefusal(StrEnum):
     """What a producer does when a queue is full."""
 
@@ -76,6 +87,7 @@ class Arrival(ScenarioModel):
     task_class: Annotated[TaskClass, Field(alias="class")] = TaskClass.BACKGROUND
     priority: Annotated[int, Field(ge=0, le=9)] | None = None
     on_refusal: OnRefusal = OnRefusal.DROP
+    run: RunOf | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

@@ -8,11 +8,12 @@ from random import Random
 from typing import Any
 
 from leadsman.wire.capabilities import CapabilityConfig
+from leadsman.wire.runs import RunState
 from leadsman.wire.stats import CapabilityStats
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.core import Core
 from leadsman_broker.core.results import Answer, Fenced, HeartbeatOutcome
-from leadsman_broker.core.rows import Loaded, TotalsRow, WorkerKey
+from leadsman_broker.core.rows import Loaded, RunKey, TotalsRow, WorkerKey
 from leadsman_broker.core.settings import Settings
 from leadsman_broker.store.memory import MemoryStore, MemoryTables
 from leadsman_local.simulator.agenda import Agenda
@@ -64,6 +65,8 @@ class VirtualBroker:
         self._changed = changed
         """Called with whether an edge was crossed, once until `edges` is taken."""
         self.edges = Edges()
+        self.runs: dict[RunKey, RunState] = {}
+        """How every run stands, those that the core has forgotten too."""
 
     @property
     def now(self) -> float:
@@ -166,6 +169,8 @@ class VirtualBroker:
         step = core.step(commands, loaded, now, self._rand)
         if step.changes:
             self._store.commit(step.changes)
+            for key, run in step.changes.runs.items():
+                self.runs[key] = run.state
         self._look_for_edges()
         for answer in step.answers:
             caller = self._callers.pop(answer.call, None)

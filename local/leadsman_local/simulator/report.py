@@ -1,5 +1,6 @@
 """What a simulation found: numbers for a program, the same as text for a person."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,6 +61,9 @@ def summary(world: World) -> dict[str, Any]:
             "cost_micros": round(recorder.cost_micros),
             "cost_micros_per_completed": _round(recorder.cost_micros / completed) if completed else None,
             "wasted_share": _round(recorder.wasted_seconds / busy, 4) if busy else 0.0,
+        },
+        "runs": {
+            state.value: count for state, count in sorted(Counter(world.broker.runs.values()).items()) if count
         },
         "blocked": {
             reason: {
@@ -131,6 +135,8 @@ def text(found: dict[str, Any]) -> list[str]:
             f"per completed task, {cost['tokens']} tokens"
         )
     lines.append(f"wasted    {cost['wasted_share'] * 100:.1f} % of the work was done in vain")
+    if found["runs"]:
+        lines.append("runs      " + ", ".join(f"{count} {state}" for state, count in found["runs"].items()))
     for reason, blocked in found["blocked"].items():
         share = f"{blocked['share_of_time'] * 100:.1f} % of the time"
         lines.append(f"blocked   {reason}: {blocked['peak']} tasks at most, {share}")

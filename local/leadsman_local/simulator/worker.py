@@ -115,9 +115,11 @@ class VirtualWorker:
     def hear(self, beats: Sequence[BeatOutcome]) -> None:
         """Take in a heartbeat's reply: until when the leases last, and which are lost."""
         self._safe_until = self.world.agenda.now + self.world.shortest_lease
-        lost = []
+        lost, cancelled = [], []
         for beat in beats:
-            if beat.status is not LeaseStatus.OK:
+            if beat.status is LeaseStatus.CANCELLED:
+                cancelled.append(beat.token)
+            elif beat.status is not LeaseStatus.OK:
                 lost.append(beat.token)
             elif beat.expires_at is not None and beat.expires_at < self._safe_until:
                 self._safe_until = beat.expires_at
@@ -125,8 +127,14 @@ class VirtualWorker:
             attempt = self.held.get(token)
             if attempt is not None:
                 self._end(token, attempt, duplicate=True)
-        if lost:
-            self._go_on()
+        settled = []
+        for token in cancelled:
+            attempt = self.held.get(token)
+            if attempt is not None:
+                usage = self._end(token, attempt, useless=True)
+                settled.append(c.Release(NAMESPACE, token, reason="cancelled", usage=usage))
+        if lost or settled:
+            self._go_on(*settled)
 
     def follow(self, *, fenced: bool, cordoned: bool) -> None:
         """Follow what the broker wants of it."""

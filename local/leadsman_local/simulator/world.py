@@ -10,10 +10,11 @@ from random import Random
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.results import Accepted, Granted, Saturated
+from leadsman_broker.core.rows import Caps
 from leadsman_broker.core.settings import Settings
 from leadsman_local.scaler import serving
 from leadsman_local.simulator.agenda import Agenda
-from leadsman_local.simulator.arrivals import Arrival, Coming, OnRefusal, arrivals
+from leadsman_local.simulator.arrivals import Arrival, Coming, OnRefusal, RunOf, arrivals
 from leadsman_local.simulator.broker import NAMESPACE, VirtualBroker
 from leadsman_local.simulator.keda import Keda
 from leadsman_local.simulator.pods import Nodes, SimulatedPool
@@ -63,8 +64,13 @@ class World:
         rules = [self.rules(name) for name in self.capability_names]
         self.shortest_lease = min(each.lease_seconds for each in rules)
         self._heartbeat_seconds = min(each.heartbeat_seconds or each.lease_seconds / 3 for each in rules)
-        self.lazy = not any(each.progress_timeout_seconds for each in rules)
-        """Heartbeats that make no difference may be left out; with a progress gate each makes one."""
+        self._runs: dict[int, tuple[str, int]] = {}
+        """Stream -> the run of its next task, and how many more are of it."""
+        self._run_numbers = itertools.count(1)
+        runs = any(arrival.run is not None for arrival in scenario.arrivals)
+        self.lazy = not runs and not any(each.progress_timeout_seconds for each in rules)
+        """Heartbeats that make no difference may be left out; with a progress gate each makes one, and a run that
+        fails is told in the next one."""
         self._losses = sorted(loss.at_seconds for loss in scenario.cluster.node_losses)
         self._groups: list[dict[VirtualWorker, None]] = [{} for _ in range(_BEATS)]
         self._joined = itertools.count()
@@ -162,7 +168,11 @@ class World:
             coming.capability, tenant=coming.tenant, task_class=coming.task_class, priority=coming.priority
         )
         self._arriving_seconds = coming.seconds
-        (outcomes,) = self.broker.send(c.Enqueue(NAMESPACE, (task,) * coming.count))
+        if arrival.run is None:
+            (outcomes,) = self.broker.send(c.Enqueue(NAMESPACE, (task,) * coming.count))
+        else:
+            tasks = [task._replace(run_id=self._run_of(arrival, arrival.run)) for _ in range(coming.count)]
+            (outcomes,) = self.broker.send(c.Enqueue(NAMESPACE, tuple(tasks)))
         self._arriving_seconds = None
         accepted = 0
         again = 0.0
@@ -181,6 +191,16 @@ class World:
                 coming.seconds,
             )  # fmt: skip
             self.agenda.after(again * (1 + 0.25 * rng.random()), lambda: self._submit(arrival, left, rng))
+
+    def _run_of(self, arrival: Arrival, rules: RunOf) -> str:
+        """Return the run of the next task of a stream; the run is made with its first task."""
+        name, left = self._runs.get(id(arrival), ("", 0))
+        if not left:
+            name, left = f"run-{next(self._run_numbers)}", rules.tasks
+            caps = Caps(rules.max_tokens, rules.max_cost_micros, rules.max_seconds, rules.max_tasks)
+            self.broker.send(c.PutRun(NAMESPACE, name, caps))
+        self._runs[id(arrival)] = (name, left - 1)
+        return name
 
     def _lose_nodes(self, count: int) -> None:
         self._losses.pop(0)
