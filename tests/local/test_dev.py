@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -158,3 +159,13 @@ def test_a_broker_that_dies_in_its_first_moment_is_told_in_one_line(folder):
     told = failure(folder, "--app", "handlers:app")
     assert "the broker ended with 3: the disk is on fire" in told
     assert "broker.log" in told
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(folder):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        told = failure(folder, "--app", "handlers:app", "--port", "0", "--ops-port", str(port))
+    assert "local mode cannot go on" in told
+    assert str(port) in told

@@ -17,4 +17,7 @@ def run(options: Options) -> int:
     async def main() -> int:
         return await System(options).run()
 
-    return asyncio.run(main())
+    try:
+        return asyncio.run(main())
+    except OSError as error:  # a port that is taken, a folder that cannot be written, a disk that is full
+        raise ConfigurationError(f"local mode cannot go on: {error}") from error
