@@ -33,6 +33,8 @@ class Money(Feature):
         self._classes: set[TaskClass] = set()
         self._changed_at = 0.0
         """When a budget was changed last: what was leased in that moment may be over the new one."""
+        self._interactive_at: dict[str, float] = {}
+        """When a queue gave out interactive work last, which may go over the budget and have ended since."""
 
     def rules(self, capability, dice):
         if dice.random() < 0.5:
@@ -137,6 +139,10 @@ class Money(Feature):
 
     def committed(self, step: Step) -> None:
         self._classes.clear()
+        for answer in step.answers:
+            for lease in answer.leases:
+                if lease.task_class is TaskClass.INTERACTIVE:
+                    self._interactive_at[lease.capability] = self.world.core.state.now
 
     def check(self) -> None:
         self._check_ledger()
@@ -194,6 +200,8 @@ class Money(Feature):
             return
         for key, queue in self.world.core.state.queues.items():
             budget = queue.budget
+            if self._interactive_at.get(key[1]) == self.world.core.state.now:
+                continue
             if budget is None or any(row.task_class is TaskClass.INTERACTIVE for row in self._leased(key)):
                 continue
             fresh = [
