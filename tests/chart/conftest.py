@@ -124,4 +124,9 @@ def established(control_plane: ControlPlane) -> None:
 def _take_out(control_plane: ControlPlane, on_cluster: Callable[..., str]) -> None:
     for found in json.loads(on_cluster("list", "--all-namespaces", "--output", "json")):
         on_cluster("uninstall", found["name"], "--namespace", found["namespace"])
-    control_plane.kubectl("delete", "crd", "--ignore-not-found", *CRDS)
+    if there := control_plane.kubectl("get", "crd", "--ignore-not-found", "--output", "name", *CRDS).split():
+        # A kind whose storage is just being set up when it is deleted can stay half gone for minutes: the API
+        # server fails to list its objects and may forget to try again. One that has been listed is set up.
+        established(control_plane)
+        control_plane.kubectl("get", ",".join(CRDS), "--all-namespaces")
+        control_plane.kubectl("delete", *there)
