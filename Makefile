@@ -9,6 +9,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 export PYTHONPATH := tests
+# Without compiled modules on disk every process compiles the project again, and the checks start a thousand.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(VENV)/bin/pytest $(if $(LEADSMAN_JUNIT),--junitxml=$(LEADSMAN_JUNIT)) $(ARGS)
 # Processes that share a tier's tests; JOBS=0 runs them in one, where a debugger works.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)

@@ -30,7 +30,13 @@ class WorkerProcess:
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *program.command,
-                env={**os.environ, **program.env, **env, "LEADSMAN_HEALTH_PORT": str(port)},
+                env={
+                    **os.environ,
+                    **program.env,
+                    **env,
+                    "LEADSMAN_HEALTH_PORT": str(port),
+                    "PYTHONDONTWRITEBYTECODE": "1",  # code that changed within a second is never taken from before
+                },
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -1,5 +1,6 @@
 """`leadsman worker --reload`: the worker started again whenever a Python file of the project changes."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -37,7 +38,10 @@ class _Reloader:
             signal.signal(number, self._hear)
         while True:
             seen = _times(self._folder)
-            child = subprocess.Popen(self._command)  # noqa: S603  this very program, with its own arguments
+            # Python knows a module's age by the second: one saved twice in a second, as long as before, would be
+            # taken from what the first was compiled to.
+            env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+            child = subprocess.Popen(self._command, env=env)  # noqa: S603  this very program, its own arguments
             changed = self._until_changed(child, seen)
             code = self._stop(child)
             if not changed:
