@@ -1,5 +1,7 @@
 """Pause and resume: nothing of a capability is leased, whatever else happens, until a person says so."""
 
+import pytest
+
 from core_rig import CAPABILITY, NAMESPACE, Rig
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.leases import LeaseStatus
@@ -116,23 +118,14 @@ def test_an_unknown_capability_is_not_paused():
     assert not rig.last.changes
 
 
-def test_the_age_of_what_waited_begins_at_the_resume():
+@pytest.mark.parametrize("then", [Rig.wait, Rig.restart])
+def test_the_age_of_what_waited_begins_at_the_resume(then):
     rig = Rig()
     rig.submit()
     pause(rig)
     rig.wait(1000)
     resume(rig)
-    rig.wait(7)
-    assert rig.stats().oldest_age_seconds == 7
-
-
-def test_the_age_of_what_waited_begins_at_the_resume_after_a_restart_too():
-    rig = Rig()
-    rig.submit()
-    pause(rig)
-    rig.wait(1000)
-    resume(rig)
-    rig.restart(7.0)
+    then(rig, 7.0)
     assert rig.stats().oldest_age_seconds == 7
 
 
