@@ -8,9 +8,6 @@ local mode measured.
 import asyncio
 import json
 import os
-import re
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +15,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from dev_process import dev
 from figures import Figures
 from leadsman import Client
 from leadsman_local.simulator.report import summary
@@ -111,35 +111,8 @@ def for_real(folder: Path, tasks: list[tuple[float, float]]) -> dict[str, Any]:
     """Run it in local mode."""
     (folder / "pools.yaml").write_text(f"{CAPABILITY}---\n{POOL}")
     (folder / "handlers.py").write_text(HANDLERS)
-    env = {name: value for name, value in os.environ.items() if not name.startswith("LEADSMAN_")}
-    command = [
-        sys.executable,
-        "-m",
-        "leadsman.cli",
-        "dev",
-        "-f",
-        "pools.yaml",
-        "--app",
-        "handlers:app",
-        "--port",
-        "0",
-    ]
-    with subprocess.Popen(
-        command, cwd=folder, env={**env, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        url = ""
-        for line in process.stdout or ():
-            if match := re.match(r"broker +(\S+)", line):
-                url = match[1]
-            if line.startswith("submit"):
-                break
-        try:
-            return asyncio.run(play(url, tasks, folder / ".leadsman" / "status.json"))
-        finally:
-            process.send_signal(signal.SIGINT)
-            for _ in process.stdout or ():
-                pass
+    with dev(folder, "--app", "handlers:app") as run:
+        return asyncio.run(play(run.url, tasks, folder / ".leadsman" / "status.json"))
 
 
 def simulated(folder: Path, tasks: list[tuple[float, float]], startup_seconds: float) -> dict[str, Any]:
