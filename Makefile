@@ -27,8 +27,13 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
 		apt-get install -qq -y python3-venv; } || \
 		{ echo "python3 has no venv; install it (Debian: apt-get install python3-venv)" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --require-hashes -r requirements.lock
+	$(PYTHON) -m venv --clear $(VENV)
+	@awk '/^[^ ]/ {of_uv = /^uv==/} of_uv' requirements.lock >$(VENV)/uv.lock
+	$(PY) -m pip install --quiet --only-binary :all: --require-hashes -r $(VENV)/uv.lock || true
+	@if $(PY) -m pip config list | grep -qE 'index|proxy|client-cert|trusted-host|constraint'; then \
+		echo "pip is configured here, so pip installs" >&2; false; \
+	else $(PY) -m uv pip install --quiet --python $(PY) --require-hashes -r requirements.lock; fi || \
+		$(PY) -m pip install --quiet --require-hashes -r requirements.lock
 	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -37,7 +42,6 @@ venv: $(VENV)/.installed ## Make .venv from requirements.lock, with the project 
 
 .PHONY: lock
 lock: venv ## Resolve pyproject.toml into requirements.lock again
-	$(PY) -m pip install --quiet uv
 	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--extra dev pyproject.toml -o requirements.lock
 
