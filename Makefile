@@ -29,7 +29,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
 		apt-get install -qq -y python3-venv; } || \
 		{ echo "python3 has no venv; install it (Debian: apt-get install python3-venv)" >&2; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
+	$(PYTHON) -m venv $(VENV)
 	@awk '/^[^ ]/ {of_uv = /^uv==/} of_uv' requirements.lock >$(VENV)/uv.lock
 	$(PY) -m pip install --quiet --only-binary :all: --require-hashes -r $(VENV)/uv.lock || true
 	@if $(PY) -m pip config list | grep -qE 'index|proxy|client-cert|trusted-host|constraint'; then \
