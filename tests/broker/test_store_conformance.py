@@ -327,7 +327,7 @@ def test_what_an_ack_was_answered_for_its_follow_ups_is_read_with_the_task(reope
     assert found == {task_id(1): done.ended, task_id(2): ending(2).ended}
 
 
-def test_since_when_work_can_be_leased_again_is_kept_and_replaced_and_goes_with_window_and_queue(reopen):
+def test_since_when_work_can_be_leased_again_is_kept_and_replaced_and_goes_with_time_and_queue(reopen):
     store = reopen()
     key, other = (NAMESPACE, CAPABILITY), (NAMESPACE, "llm")
     queue, gone = OpeningRow(*key, None, False, 5.0), OpeningRow(*other, None, False, 6.0)
@@ -337,6 +337,8 @@ def test_since_when_work_can_be_leased_again_is_kept_and_replaced_and_goes_with_
     store = reopen()
     assert sorted(store.load().openings, key=str) == sorted([queue, old, gone, new], key=str)
     store.commit(Changes(budgets_turned={key: 9.0}, forgotten=[other]))
+    assert sorted(store.load().openings, key=str) == sorted([queue, old, new], key=str)
+    store.commit(Changes(openings_before=9.0))
     assert sorted(store.load().openings, key=str) == sorted([queue, new], key=str)
 
 

@@ -61,7 +61,8 @@ def _put(state: "State", key: tuple[str, str], rules: CapabilityConfig) -> None:
     if queue.rules == rules and queue.configured:
         return
     startup_changed = queue.rules.startup_seconds != rules.startup_seconds
-    queue.follow(rules, state.now)
+    for opened in queue.follow(rules, state.now):
+        state.opened[key, opened] = None
     budgets.follow(state, queue)
     shedding.follow(state, queue)
     queue.configured = True

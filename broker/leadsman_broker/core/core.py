@@ -21,7 +21,7 @@ from typing import Any
 
 from leadsman.wire.capabilities import TenantFrom
 from leadsman.wire.stats import CapabilityStats, CordonStats, FenceStats, WorkerStats
-from leadsman_broker.core import budgets, stats, timers
+from leadsman_broker.core import budgets, openings, stats, timers
 from leadsman_broker.core import commands as c
 from leadsman_broker.core.accounts import Budget
 from leadsman_broker.core.admission import enqueue
@@ -143,6 +143,8 @@ class Core:
                 self._sweep_at = state.now if result.more else state.now + state.settings.sweep_seconds
         timers.run(state)
         dispatch(state)
+        if state.opened:
+            openings.keep(state)
         end_expired(state)
 
         changes = state.out.changes(state.now, state.next_seq)

@@ -30,7 +30,9 @@ def let_go(state: "State", row: TaskRow) -> None:
     row.lease = None
     del state.held[lease.token]
     queue = row.queue
-    queue.take_back(row, state.now)
+    if queue.take_back(row, state.now):
+        state.opened[queue.key, None] = None
+        state.opened[queue.key, row.tenant] = None
     line = queue.line
     if line.ordinary or line.suspects:
         state.hot[queue.key] = None  # a ceiling or a cap may have room again

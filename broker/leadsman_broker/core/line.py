@@ -133,9 +133,9 @@ class Line:
         """Count a lease of a task that is in the line no longer."""
         self._count_in_flight(row, 1, 0.0)
 
-    def end(self, row: TaskRow, now: float) -> None:
-        """Count a lease out."""
-        self._count_in_flight(row, -1, now)
+    def end(self, row: TaskRow, now: float) -> bool:
+        """Count a lease out; say whether its tenant's tasks waited for that."""
+        return self._count_in_flight(row, -1, now)
 
     def give_up_suspicions(self, now: float, patience: float, limit: int) -> list[TaskRow]:
         """Let any worker have the suspects that were ready for `patience` seconds, at most `limit`; return them."""
@@ -174,20 +174,25 @@ class Line:
         tenant = self.tenants.get(name)
         if tenant is not None:
             tenant.opened_at[interactive] = at
+            tenant.kept_at = max(tenant.kept_at, at)
 
-    def follow(self, rules: CapabilityConfig, now: float) -> None:
-        """Take over the caps and weights of new rules."""
+    def follow(self, rules: CapabilityConfig, now: float) -> list[str]:
+        """Take over the caps and weights of new rules; return the tenants that a cap blocks no longer."""
+        waited, waits = self._rules.over_cap is OverCap.WAIT, rules.over_cap is OverCap.WAIT
         self._rules = rules
+        opened = []
         for tenant in self.tenants.values():
-            was_capped = tenant.capped
+            was_blocked = waited and tenant.capped
             tenant.follow(rules)
-            if was_capped and not tenant.capped:
+            if was_blocked and not (waits and tenant.capped):
                 tenant.opened_at = [now, now]
+                opened.append(tenant.name)
             self._count_excess(tenant)
             for lane in tenant.lanes.values():
                 self._place(lane)
                 if lane.shelf is not None:
                     lane.shelf.lighter(lane)
+        return opened
 
     # What is asked
 
@@ -253,22 +258,25 @@ class Line:
         if not lane.ready or lane.shelf is None:
             self._place(lane)
 
-    def _count_in_flight(self, row: TaskRow, change: int, now: float) -> None:
+    def _count_in_flight(self, row: TaskRow, change: int, now: float) -> bool:
         tenant = self.tenants.get(row.tenant) or self.tenant(row.tenant)
         self.in_flight[INTERACTIVE if row.task_class is _INTERACTIVE_CLASS else BACKGROUND] += change
         was_capped = tenant.capped
         tenant.count_in_flight(change)
+        opened = False
         if tenant.cap is not None:
             self._count_excess(tenant)
             if tenant.capped is not was_capped:
-                if was_capped:
+                if was_capped and self._rules.over_cap is OverCap.WAIT:
                     tenant.opened_at = [now, now]
+                    opened = True
                 for lane in tenant.lanes.values():
                     self._place(lane)
         if change < 0 and len(self.tenants) > 1:  # a tenant alone has its turn anyway
             for lane in tenant.lanes.values():
                 if lane.shelf is not None:
                     lane.shelf.lighter(lane)
+        return opened
 
     def _count_excess(self, tenant: Tenant) -> None:
         excess = tenant.find_excess() if self._rules.over_cap is OverCap.WAIT else 0

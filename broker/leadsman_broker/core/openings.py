@@ -1,13 +1,29 @@
-"""When what was held back could be leased again, as stored: its age counts from then, also after a restart."""
+"""Since when what was held back can be leased again, as stored: its age counts from then, also after a restart.
 
-from typing import NamedTuple
+A pause and a wait for a budget end once, and are written when they do. A ceiling and a cap open with every lease
+that ends: what is still open at the end of a step is written, and again only when the store is `APART_SECONDS`
+behind. So much too old is a task at most after a restart, never too young.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadsman.wire.capabilities import OverCap
+
+if TYPE_CHECKING:
+    from leadsman_broker.core.queues import Queue
+    from leadsman_broker.core.state import State
+    from leadsman_broker.core.tenants import Tenant
+
+APART_SECONDS = 5.0
+
+KEPT_SECONDS = 86_400.0
+"""A tenant's opening is stored for so long. What has been leasable for longer counts from its acceptance then."""
+
+_SWEEP_SECONDS = 3_600.0
 
 
 class OpeningRow(NamedTuple):
-    """When a queue, or a class of one of its tenants, could be leased again: the age of its tasks counts from then.
-
-    Kept for the end of a pause and of a wait for a budget, which hold work back for hours.
-    """
+    """When a queue, or a class of one of its tenants, could be leased again."""
 
     namespace: str
     capability: str
@@ -16,3 +32,40 @@ class OpeningRow(NamedTuple):
     interactive: bool
     """The class, of a tenant; false for the queue."""
     at: float
+
+
+def keep(state: "State") -> None:
+    """Write what the step has opened, left open, and not served to the end."""
+    for key, name in state.opened:
+        queue = state.queues.get(key)
+        if queue is None or queue.is_full:  # it opens anew, with another lease
+            continue
+        if name is None:
+            _keep_queue(state, queue)
+        elif (tenant := queue.line.tenants.get(name)) is not None:
+            waits = tenant.capped and queue.rules.over_cap is OverCap.WAIT
+            if not waits:
+                _keep_tenant(state, queue, tenant)
+    state.opened.clear()
+
+
+def sweep(state: "State") -> None:
+    """Let go of the openings of tenants that are old."""
+    if state.now - state.openings_swept_at >= _SWEEP_SECONDS:
+        state.openings_swept_at = state.now
+        state.out.openings_before = state.now - KEPT_SECONDS
+
+
+def _keep_queue(state: "State", queue: "Queue") -> None:
+    if queue.ready and queue.opened_at - queue.kept_at >= APART_SECONDS:
+        queue.kept_at = queue.opened_at
+        state.out.opened(queue, queue.opened_at)
+
+
+def _keep_tenant(state: "State", queue: "Queue", tenant: "Tenant") -> None:
+    if max(tenant.opened_at) - tenant.kept_at < APART_SECONDS:
+        return
+    for interactive, at in enumerate(tenant.opened_at):
+        if tenant.ready[interactive]:  # what becomes ready later counts from then
+            tenant.kept_at = max(tenant.opened_at)
+            state.out.opened(queue, at, tenant=tenant.name, interactive=bool(interactive))

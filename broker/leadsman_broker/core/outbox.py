@@ -45,6 +45,7 @@ class Outbox:
         "new",
         "once",
         "openings",
+        "openings_before",
         "pauses",
         "purged",
         "redriven",
@@ -82,6 +83,7 @@ class Outbox:
         self.budgets: dict[tuple[QueueKey, str | None], Account] = {}
         self.budgets_turned: dict[QueueKey, float] = {}
         self.openings: dict[tuple[QueueKey, str | None, bool], float] = {}
+        self.openings_before = 0.0
 
     def accept(self, row: TaskRow, task: NewTask) -> None:
         """Write a new task."""
@@ -156,4 +158,5 @@ class Outbox:
                 OpeningRow(*queue, tenant, interactive, at)
                 for (queue, tenant, interactive), at in self.openings.items()
             ],
+            openings_before=self.openings_before,
         )

@@ -39,6 +39,7 @@ class Queue:
         "due_soon",
         "endings",
         "held",
+        "kept_at",
         "key",
         "leased",
         "line",
@@ -72,6 +73,8 @@ class Queue:
         """What its attempts may use, see `budgets`."""
         self.opened_at = 0.0
         """When it was last opened by a pause, a ceiling or a hold that ended."""
+        self.kept_at = 0.0
+        """The same as the store knows it, but for a few seconds, see `openings`."""
         self.sheddable: Sheddable | None = None
         """What may be dropped for other work; None: its rules say that nothing may."""
         if rules.on_full is OnFull.DROP_LOWEST_PRIORITY:
@@ -117,14 +120,16 @@ class Queue:
         """Say whether dropping the queue would drop a task."""
         return bool(self.depth or self.leased or self.dead)
 
-    def follow(self, rules: CapabilityConfig, now: float) -> None:
-        """Take over new rules."""
+    def follow(self, rules: CapabilityConfig, now: float) -> list[str | None]:
+        """Take over new rules; return whom the ceiling (None) or a cap (a tenant) blocks no longer."""
         was_full = self.is_full
         self.rules = rules
+        opened: list[str | None] = []
         if was_full and not self.is_full:
             self.opened_at = now
+            opened.append(None)
         self.pace.follow(rules.leases_per_minute, now)
-        self.line.follow(rules, now)
+        return [*opened, *self.line.follow(rules, now)]
 
     def add_fresh(self, row: TaskRow) -> None:
         """Take in a task that is ready at accept."""
@@ -166,12 +171,13 @@ class Queue:
         self.leased += 1
         self.line.begin(row)
 
-    def take_back(self, row: TaskRow, now: float) -> None:
-        """Count a leased task out; it must go somewhere at once."""
-        if self.leased == self.rules.max_in_flight:
+    def take_back(self, row: TaskRow, now: float) -> bool:
+        """Count a leased task out; it must go somewhere at once. Say whether a ceiling or a cap opened."""
+        was_full = self.leased == self.rules.max_in_flight
+        if was_full:
             self.opened_at = now
         self.leased -= 1
-        self.line.end(row, now)
+        return self.line.end(row, now) or was_full
 
     def next_due(self, tasks: Tasks) -> float | None:
         """Return when the next delayed task is due."""

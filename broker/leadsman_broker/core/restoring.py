@@ -76,7 +76,7 @@ def _reopen(state: "State", opening: OpeningRow) -> None:
     if queue is None:
         return
     if opening.tenant is None:
-        queue.opened_at = opening.at
+        queue.opened_at = queue.kept_at = opening.at
     else:
         queue.line.reopen(opening.tenant, int(opening.interactive), opening.at)
 

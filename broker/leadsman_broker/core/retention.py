@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core import openings
 from leadsman_broker.core.commands import Sweep
 from leadsman_broker.core.placement import forget_queue
 from leadsman_broker.core.results import Swept
@@ -37,4 +38,5 @@ def sweep(state: "State", command: Sweep) -> Swept:
     state.loaded.purge = []
     state.loaded.ledger_purge = []
     state.loaded.run_purge = []
+    openings.sweep(state)
     return Swept(removed, more)

@@ -438,7 +438,9 @@ class Changes:
     """Queue -> begin of the window; rows of earlier ones go."""
     budgets: list[BudgetRow] = field(default_factory=list)
     openings: list[OpeningRow] = field(default_factory=list)
-    """Each replaces the one before. Those of tenants go when their queue's budget turns."""
+    """Each replaces the one before."""
+    openings_before: float = 0.0
+    """Tenants' openings before this time go."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -466,6 +468,7 @@ class Changes:
             or self.budgets_turned
             or self.budgets
             or self.openings
+            or self.openings_before
         )
 
 

@@ -49,6 +49,8 @@ class State:
         "namespaces",
         "next_seq",
         "now",
+        "opened",
+        "openings_swept_at",
         "out",
         "passing_runs",
         "pauses",
@@ -120,6 +122,10 @@ class State:
         self.stopping: list[list[int]] = []
         """seqs of tasks that are to be cancelled because their run was stopped."""
         self.passing_runs: list[Run] = []
+
+        self.opened: dict[tuple[QueueKey, str | None], None] = {}
+        """Queues (None) and tenants that a ceiling or a cap stopped blocking in the step, if only for a moment."""
+        self.openings_swept_at = 0.0
 
         self.out = Outbox()
         self.changed_queues: set[QueueKey] = set()

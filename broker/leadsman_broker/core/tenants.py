@@ -33,6 +33,7 @@ class Tenant:
         "excess",
         "held",
         "in_flight",
+        "kept_at",
         "lanes",
         "load",
         "name",
@@ -58,6 +59,8 @@ class Tenant:
         """Why its tasks of a class wait for something else than a worker or their turn, see `gates`."""
         self.opened_at = [0.0, 0.0]
         """When its tasks of a class stopped being blocked."""
+        self.kept_at = 0.0
+        """The newest of these that the store knows of, but for a few seconds, see `openings`."""
         self.excess = 0
         """Ready tasks that could not be in flight, because of the cap, if workers were unlimited."""
         self.capped = False

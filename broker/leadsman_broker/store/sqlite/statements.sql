@@ -397,7 +397,7 @@ INSERT INTO openings (namespace, capability, scope, tenant, interactive, at) VAL
 ON CONFLICT (namespace, capability, scope, tenant, interactive) DO UPDATE SET at = excluded.at
 
 -- name: drop_old_openings
-DELETE FROM openings WHERE namespace = ? AND capability = ? AND scope = 1 AND at < ?
+DELETE FROM openings WHERE scope = 1 AND at < ?
 
 -- name: drop_openings
 DELETE FROM openings WHERE namespace = ? AND capability = ?

@@ -78,7 +78,6 @@ def write(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         _ledger(db, changes, ids)
     for key, starts_at in changes.budgets_turned.items():
         db.execute(SQL["turn_budgets"], (*key, starts_at))
-        db.execute(SQL["drop_old_openings"], (*key, starts_at))
     if changes.budgets:
         _many(db, "put_budget", [encoding.budget_values(row) for row in changes.budgets])
     if changes.runs:
@@ -159,6 +158,8 @@ def _settings(db: apsw.Connection, changes: Changes, ids: QueueIds) -> None:
         db.execute(SQL["put_totals"], (ids.of(db, key), *totals))
     for key, seconds in changes.service_times.items():
         db.execute(SQL["put_service_times"], (ids.of(db, key), encoding.seconds_blob(seconds)))
+    if changes.openings_before:
+        db.execute(SQL["drop_old_openings"], (changes.openings_before,))
     if changes.openings:
         _many(db, "put_opening", [encoding.opening_values(row) for row in changes.openings])
     if changes.restored:
