@@ -357,9 +357,10 @@ class MemoryStore:
             for account in [known for known in tables.budgets if known[0] == key]:
                 if tables.budgets[account].starts_at < starts_at:
                     del tables.budgets[account]
-        for place in [known for known in tables.openings if known[1] is not None]:
-            if tables.openings[place].at < changes.openings_before:
-                del tables.openings[place]
+        if changes.openings_before:
+            for place in [known for known in tables.openings if known[1] is not None]:
+                if tables.openings[place].at < changes.openings_before:
+                    del tables.openings[place]
         for opening in changes.openings:
             opened = (opening.namespace, opening.capability)
             tables.openings[opened, opening.tenant, opening.interactive] = opening
