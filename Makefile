@@ -164,8 +164,8 @@ bench-peers: venv ## Other queues on this machine, with the same payload and dur
 	$(PY) bench/peers.py $(ARGS)
 
 .PHONY: bench-simulate
-bench-simulate: venv ## The simulator's speed and answers; ours, KEDA and fixed fleets over 24 h; the first local task
-	$(PY) bench/simulate.py
+bench-simulate: venv ## The simulator's speed and answers; ours, KEDA and fixed fleets over 24 h; the first local task (ARGS=comparison: one part)
+	$(PY) bench/simulate.py $(ARGS)
 
 .PHONY: bench-model
 bench-model: venv ## The same workload in local mode and in the simulator: within 15 % of each other
