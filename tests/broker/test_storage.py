@@ -4,9 +4,10 @@ import asyncio
 import os
 
 import aiohttp
+import apsw
 import pytest
 
-from broker_process import BrokerClient, BrokerProcess, eventually_async
+from broker_process import BrokerClient, BrokerProcess, BrokerStartError, eventually_async
 
 MIB = 1024 * 1024
 
@@ -88,6 +89,54 @@ async def test_a_commit_that_fails_ends_the_process_and_loses_nothing_acknowledg
                 assert (await client.task(task_id))["state"] == ("completed" if task_id in acked else "leased")
             rest = [lease["token"] for lease in leases if lease["task"]["id"] not in acked]
             assert all(result["ok"] for result in await client.ack(*rest))
+
+
+async def test_while_another_program_writes_new_work_is_refused_and_all_else_waits(broker):
+    async with BrokerClient(broker.url) as client:
+        await client.configure({"name": "work"})
+        accepted = [result["id"] for result in await client.submit(*[{"capability": "work"}] * 3)]
+        (lease,) = (await client.lease())["leases"]
+        other = apsw.Connection(str(broker.data / "leadsman.db"))
+        other.execute("BEGIN IMMEDIATE")
+
+        acked = asyncio.create_task(client.ack(lease["token"], result="r"))
+        while_it_waits = asyncio.create_task(client.call("POST", "tasks", {"tasks": [{"capability": "work"}]}))
+
+        refused = await while_it_waits
+        assert (refused.status, refused.code) == (503, "unavailable")
+        assert "nothing of this request was done" in refused.json["detail"]
+        assert int(refused.headers["Retry-After"]) >= 1
+        again = await client.call("POST", "tasks", {"tasks": [{"capability": "work"}]})
+        assert (again.status, again.code) == (503, "unavailable")
+        await eventually_async(lambda: told(broker), what="a warning")
+        assert broker.alive
+        assert not acked.done()
+
+        other.execute("ROLLBACK")
+        other.close()
+        assert (await acked)[0]["ok"]
+        assert (await client.task(lease["task"]["id"]))["state"] == "completed"
+        accepted += [result["id"] for result in await client.submit({"capability": "work"})]
+        page = await client.ok("GET", "tasks")
+        assert {task["id"] for task in page["items"]} == set(accepted), "what was refused was not done"
+
+
+async def told(broker):
+    return any("holds the database for writing" in record["message"] for record in broker.log_records())
+
+
+def test_a_start_while_another_program_writes_is_told_in_a_clear_line(broker):
+    broker.kill()
+    other = apsw.Connection(str(broker.data / "leadsman.db"))
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(BrokerStartError) as refused:
+        broker.start()
+
+    assert "another program holds the database for writing" in refused.value.log
+    other.execute("ROLLBACK")
+    other.close()
+    broker.start()
 
 
 async def test_with_little_room_everything_but_new_work_goes_on(start_broker):

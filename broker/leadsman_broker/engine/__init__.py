@@ -2,7 +2,7 @@
 
 from leadsman_broker.engine.calls import LeaseCall, LeaseGrant
 from leadsman_broker.engine.clock import Clock
-from leadsman_broker.engine.engine import ClosingError, Engine, StorageLowError
+from leadsman_broker.engine.engine import ClosingError, Engine, StorageBusyError, StorageLowError
 from leadsman_broker.engine.feed import Event, Feed, Subscription
 from leadsman_broker.engine.randomness import SecureRandom
 
@@ -15,6 +15,7 @@ __all__ = [
     "LeaseCall",
     "LeaseGrant",
     "SecureRandom",
+    "StorageBusyError",
     "StorageLowError",
     "Subscription",
 ]

@@ -43,6 +43,9 @@ _SETTLING_PASSES = 4
 """Turns of the event loop between a timer and what it does: poll sockets, start their requests, read their bodies,
 queue their commands. What has arrived counts before what has run out."""
 
+_LATE_COMMIT_SECONDS = 5.0
+"""When a commit takes longer, nobody knows when the next one will be: new work is refused until it has ended."""
+
 _FRESH_BYTES = 16 * 1024 * 1024
 
 _YOUNG_OBJECTS = 20_000
@@ -57,6 +60,10 @@ class ClosingError(Exception):
 
 class StorageLowError(Exception):
     """Room is low: new work is refused so that accepted work can be finished."""
+
+
+class StorageBusyError(Exception):
+    """A commit has been under way for long: new work is refused, as its answer could take as long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -137,9 +144,11 @@ class Engine:
     async def submit(self, commands: Sequence[Command], *, grows: bool = False) -> list[Result]:
         """Apply commands in one step and return their results once they are durable.
 
-        `grows`: they add work. Raises ClosingError, StorageLowError.
+        `grows`: they add work. Raises ClosingError, StorageLowError, StorageBusyError.
         """
         self._refuse_when_closing()
+        if grows and self.commit_age_seconds > _LATE_COMMIT_SECONDS:
+            raise StorageBusyError
         reply: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         weight = sum(_weight(command) for command in commands)
         self._queue.append(_Group(commands, reply, weight, grows))
@@ -307,7 +316,9 @@ class Engine:
             return deliveries
         started = time.monotonic()
         self._committing_since = started
+        late = asyncio.get_running_loop().call_later(_LATE_COMMIT_SECONDS, self._refuse_what_waits)
         deliveries |= await self._writer.call(self._commit_and_read, step.changes, unknown)
+        late.cancel()
         self._committing_since = None
         self._metrics.committed(time.monotonic() - started, step.changes)
         return deliveries
@@ -327,6 +338,16 @@ class Engine:
         for number in batch.abandoned:
             if (call := self._calls.pop(number, None)) is not None:
                 call.ended.set_result(LeaseGrant(Answer(number, WorkerState.ACTIVE), {}))
+
+    def _refuse_what_waits(self) -> None:
+        """Refuse new work that came since the commit in flight began; all else keeps its place."""
+        waiting, self._queue = self._queue, deque()
+        for item in waiting:
+            if isinstance(item, _Group) and item.grows:
+                if not item.reply.done():
+                    item.reply.set_exception(StorageBusyError())
+            else:
+                self._queue.append(item)
 
     def _refuse_when_closing(self) -> None:
         if self._closing or self.ended.done():

@@ -8,7 +8,7 @@ import structlog
 
 from leadsman.wire.problems import ProblemCode
 from leadsman_broker.auth import Authenticator, AuthUnavailableError, Principal, UnauthenticatedError
-from leadsman_broker.engine import ClosingError, StorageLowError
+from leadsman_broker.engine import ClosingError, StorageBusyError, StorageLowError
 from leadsman_broker.http.exchange import (
     CallerGoneError,
     Exchange,
@@ -70,6 +70,9 @@ class Api:
         except StorageLowError:
             status = 507
             await exchange.reply(_storage_low())
+        except StorageBusyError:
+            status = 503
+            await exchange.reply(_storage_busy())
         except asyncio.CancelledError:
             status = 499
             raise
@@ -142,6 +145,18 @@ def _storage_low() -> Response:
             "the broker's disk is nearly full, so it takes no new work and finishes what it has; "
             "enlarge the volume or shorten the retention of completed tasks",
             headers={"retry-after": "30"},
+        )
+    )
+
+
+def _storage_busy() -> Response:
+    return problem_response(
+        ProblemError(
+            503,
+            ProblemCode.UNAVAILABLE,
+            "the broker has waited for its disk, or for another program that locks its file, for several seconds, "
+            "so it takes no new work; try again, nothing of this request was done",
+            headers={"retry-after": "5"},
         )
     )
 

@@ -19,6 +19,8 @@ def free_bytes(folder: Path) -> int:
 
 def store_error(error: apsw.Error, folder: Path) -> StoreError:
     """Return the store's error for one of SQLite."""
+    if isinstance(error, apsw.BusyError):
+        return StoreError(f"another program holds the database for writing in {folder}; end that program")
     full = isinstance(error, apsw.FullError)
     if isinstance(error, apsw.IOError | apsw.CantOpenError):
         full = free_bytes(folder) < NOTHING_LEFT_BYTES

@@ -1,5 +1,6 @@
 """Opening the file: settings, version, ownership."""
 
+import time
 from pathlib import Path
 from typing import cast
 
@@ -88,6 +89,29 @@ def read_number(db: apsw.Connection, sql: str) -> int:
     """Run a statement that returns one number."""
     (row,) = db.execute(sql).fetchall()
     return cast("int", row[0])
+
+
+def begin(db: apsw.Connection, path: Path, patience_seconds: float) -> None:
+    """Begin a transaction that has the write lock from its first statement.
+
+    Another program that has it (a shell that was left open, a copy that locks the file) is waited for: nothing is
+    written yet, so nothing is in doubt. Raises apsw.BusyError when it still has it after the patience.
+    """
+    since = time.monotonic()
+    while True:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            waited = time.monotonic() - since
+            if waited >= patience_seconds:
+                raise
+            log.warning(
+                "another program holds the database for writing, so nothing can be committed: end that program",
+                waited_seconds=round(waited, 1),
+                file=str(path),
+            )
+        else:
+            return
 
 
 class immediately:  # noqa: N801  # reads as a word after `with`

@@ -16,7 +16,7 @@ from leadsman_broker.store.sqlite.failures import store_error
 from leadsman_broker.store.sqlite.listing import Lister
 from leadsman_broker.store.sqlite.lock import FolderLock
 from leadsman_broker.store.sqlite.log import WriteAheadLog
-from leadsman_broker.store.sqlite.opening import FILE_NAME, open_reader, open_writer, take_over
+from leadsman_broker.store.sqlite.opening import FILE_NAME, begin, open_reader, open_writer, take_over
 from leadsman_broker.store.sqlite.reading import Reader
 from leadsman_broker.store.sqlite.space import RESERVE_BYTES, SpaceGauge
 from leadsman_broker.store.sqlite.statements import SQL
@@ -24,6 +24,10 @@ from leadsman_broker.store.sqlite.statements import SQL
 BALLAST_BYTES = 16 * 2**20
 BALLAST_SHARE = 4
 """The ballast is a quarter of the reserve, at most BALLAST_BYTES: room for the log until it is copied back."""
+
+
+LOCK_PATIENCE_SECONDS = 60.0
+"""How long a commit waits for another program that holds the write lock."""
 
 
 class SqliteStore:
@@ -113,7 +117,7 @@ class SqliteStore:
             raise StoreError("an earlier commit failed; memory and file may differ, so the process must end")
         db = self._writer
         try:
-            db.execute("BEGIN IMMEDIATE")
+            begin(db, self._folder / FILE_NAME, LOCK_PATIENCE_SECONDS)
             self._check_owner(changes)
             writing.write(db, changes, self._ids)
             db.execute("COMMIT")
