@@ -77,19 +77,32 @@ def test_three_lost_workers_in_a_row_make_a_task_poison():
     assert [entry.worker for entry in record.history[:3]] == ["w0.1", "w1.1", "w2.1"]
 
 
-def test_a_nack_or_a_new_checkpoint_in_between_starts_the_count_towards_poison_anew():
+@pytest.mark.parametrize("sign", ["nack", "checkpoint", "checkpoint before a loss"])
+def test_a_nack_or_a_new_checkpoint_in_between_starts_the_count_towards_poison_anew(sign):
     rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100, backoff_seconds=0))
     task = rig.submit()
-    for number in range(12):
+
+    def lose(checkpoint: bytes | None = None) -> None:
         granted = rig.lease_one("w1")
-        if number % 3 == 2:
-            rig.nack(granted)
-        elif number == 6:
-            rig.beat("w1", granted.token, checkpoints={granted.token: b"1"})
-            rig.wait(30)
+        if checkpoint is not None:
+            rig.beat("w1", granted.token, checkpoints={granted.token: checkpoint})
+        rig.wait(30)
+
+    for number in range(4):
+        lose()
+        if sign == "checkpoint before a loss":
+            lose(b"%d" % number)
+            continue
+        lose()
+        if sign == "nack":
+            rig.nack(rig.lease_one("w1"))
         else:
-            rig.wait(30)
-    assert rig.row(task.id) is not None
+            rig.release(rig.lease_one("w1"), checkpoint=b"%d" % number)
+            rig.wait(1)
+    while rig.row(task.id).poison < 2:
+        lose()
+    lose()
+    assert rig.record(task.id).reason == "Poison"
 
 
 def test_a_worker_that_was_draining_is_no_evidence_but_costs_an_attempt():
@@ -115,6 +128,31 @@ def test_a_task_lost_with_others_is_suspect_and_goes_next_to_a_worker_that_holds
     granted = rig.lease("fresh", slots=3)
     assert [lease.task_id for lease in granted] == [first.id]
     assert rig.lease("fresh", slots=3, free=2) == []
+
+
+def test_ordinary_work_goes_past_suspects_to_busy_workers_and_never_beside_one():
+    rig = Rig(CapabilityConfig(name=CAPABILITY, max_attempts=100, backoff_seconds=0))
+    busy = rig.submit().id
+    held = rig.lease_one("busy", slots=8)
+    suspects = [task.id for task in rig.submit(2)]
+    rig.lease("dead", slots=2)
+    rig.wait(20)
+    rig.beat("busy", held.token, slots=8)
+    rig.wait(10)
+    others = [task.id for task in rig.submit(6)]
+
+    got = rig.lease("busy", slots=8, free=3, held=[held.token])
+    assert [lease.task_id for lease in got] == others[:3]
+    assert rig.row(busy).lease is not None
+
+    alone = rig.lease("fresh", slots=8)
+    assert [lease.task_id for lease in alone] == suspects[:1]
+    assert rig.lease("fresh", slots=8, free=7, held=[alone[0].token]) == []
+    rig.restart()
+    assert rig.lease("fresh", slots=8, free=7, held=[alone[0].token]) == []
+    rig.ack(alone[0])
+    assert [lease.task_id for lease in rig.lease("fresh", slots=8)] == suspects[1:]
+    assert [lease.task_id for lease in rig.lease("another", slots=8)] == others[3:]
 
 
 def _token(rig, task_id):

@@ -70,6 +70,16 @@ def test_every_sixteenth_pick_takes_the_oldest_of_the_lowest_band():
     assert rig.row(low.id).lease is not None
 
 
+def test_the_sixteenth_is_the_oldest_of_its_band_whoevers_turn_it_would_be():
+    rig = Rig()
+    old, *_ = rig.submit(3, priority=0, tenant="a")
+    rig.submit(3, priority=0, tenant="b")
+    rig.submit(100, priority=9, tenant="a")
+    picked = [rig.lease_one(f"w{n}") for n in range(16)]
+    assert {lease.tenant for lease in picked} == {"a"}, "b holds nothing, so that a turn would be its"
+    assert picked[15].task_id == old.id
+
+
 def test_strict_priority_never_looks_at_a_lower_band_first():
     rig = Rig(strict())
     rig.submit(priority=0)

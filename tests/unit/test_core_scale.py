@@ -41,6 +41,21 @@ def test_the_reaper_keeps_up_with_a_crash_of_a_whole_fleet():
     assert rig.stats().ready == LEASES
 
 
+def test_a_reaper_that_is_behind_catches_up_in_as_few_commits_as_its_bound_allows():
+    rig = Rig(deep(), settings=Settings())
+    rig.submit(5000)
+    rig.lease("dead", slots=5000)
+    rig.wait(29)
+    for _ in range(3):  # below a quarter of the lease: slow, but no stall
+        rig.freeze(7)
+        commits = rig.commits
+        rig.run()
+    while rig.core.next_deadline() <= rig.now:
+        rig.run()
+    assert rig.stats().ready == 5000
+    assert rig.commits - commits <= -(-5000 // rig.settings.timers_per_step) + 1
+
+
 def calls_made(function) -> int:
     """Count Python calls, the measure of work that no machine changes."""
     count = 0

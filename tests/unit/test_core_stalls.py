@@ -1,9 +1,12 @@
 """A broker that stood still, or was restarted, does not punish the workers."""
 
+import pytest
+
 from core_rig import CAPABILITY, Rig
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.leases import LeaseStatus
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core.settings import Settings
 
 
 def test_a_stall_extends_every_lease_as_a_restart_does():
@@ -99,6 +102,46 @@ def test_a_restart_does_not_extend_an_attempt_beyond_its_timeout():
     rig.beat("w1", granted.token)
     rig.wait(10)
     assert rig.row(task.id).state is TaskState.READY
+
+
+def restart(rig: Rig) -> None:
+    rig.restart(seconds=40)
+
+
+def stand_still(rig: Rig) -> None:
+    rig.freeze(40)
+    rig.run()
+
+
+@pytest.mark.parametrize("away", [restart, stand_still])
+def test_nor_does_either_give_a_silent_worker_more_than_its_timeout(away):
+    rig = Rig(CapabilityConfig(name=CAPABILITY, attempt_timeout_seconds=50))
+    task = rig.submit()
+    rig.lease_one()
+    away(rig)
+    rig.wait(9)
+    assert rig.row(task.id).state is TaskState.LEASED
+    rig.wait(1)
+    assert rig.row(task.id).state is TaskState.READY
+
+
+@pytest.mark.parametrize("away", [restart, stand_still])
+def test_what_dead_workers_held_does_not_come_back_as_one_wave_after_either(away):
+    rig = Rig(settings=Settings())
+    rig.submit(200)
+    for number in range(20):
+        rig.lease(f"dead{number}", slots=10)
+    away(rig)
+    rig.wait(29.9)
+    assert rig.stats().leased == 200
+    back = []
+    for _ in range(6):
+        before = rig.stats().leased
+        rig.wait(1)
+        back.append(before - rig.stats().leased)
+    assert all(count > 10 for count in back[:5])
+    rig.wait(0.2)
+    assert rig.stats().leased == 0
 
 
 def test_a_repeated_lease_call_gets_its_leases_after_a_restart():

@@ -129,6 +129,15 @@ def test_demand_that_returns_before_the_scale_is_lowered_ends_it_at_once():
     assert operation == "op-5002.0"
 
 
+def test_demand_that_returns_before_the_broker_has_fenced_does_not_wait_for_its_answer():
+    scene = Scene()
+    (fence,) = scene.step()
+    scene.target = 5
+
+    assert Unfence(fence.operation, fence.pod_uids) in scene.step()
+    assert isinstance(scene.state, Idle)
+
+
 def test_a_reply_that_comes_after_the_end_is_answered_with_an_unfence():
     scene = Scene()
     scene.step()
