@@ -12,7 +12,7 @@ from aiohttp import web
 from leadsman.wire.stats import CapabilityStats, StatsSnapshot
 
 WORK = {"ready": 6, "waiting": 6, "leasable": 6}
-NEVER_TRUE = ("negative", "not a number", "garbage", "silent")
+NEVER_TRUE = ("negative", "not a number", "garbage", "silent", "drips", "old snapshot")
 NO_WORK = {"ready": 0, "waiting": 0, "leasable": 0}
 
 
@@ -53,6 +53,8 @@ class Impostor:
             return web.Response(text="", content_type="text/event-stream")
         if self.mode == "refuses":
             return web.Response(status=503, text="try later")
+        if self.mode == "mute":
+            await asyncio.sleep(3600)
         reply = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await reply.prepare(request)
         if self.mode in NEVER_TRUE:
@@ -76,6 +78,7 @@ class Impostor:
             ),
             "another life": {**self.message(2, **NO_WORK), "epoch": "e2"},
             "yesterday": self.message(0, **NO_WORK),
+            "old snapshot": self.message(0, **NO_WORK),
         }
         if self.mode in lies:
             await self.send(reply, kind, lies[self.mode])
@@ -83,13 +86,17 @@ class Impostor:
             await reply.write(f"event: {kind}\ndata: {{not json\n\n".encode())
         elif self.mode == "silent":
             await asyncio.sleep(3600)
+        elif self.mode == "drips":
+            while True:
+                await reply.write(b": still here\n\n")
+                await asyncio.sleep(0.2)
 
     @staticmethod
     async def send(reply: web.StreamResponse, kind: str, message: dict[str, Any]) -> None:
         await reply.write(f"event: {kind}\ndata: {json.dumps(message)}\n\n".encode())
 
 
-NEVER_THE_BROKERS = ("html", "empty", "refuses", *NEVER_TRUE)
+NEVER_THE_BROKERS = ("html", "empty", "refuses", "mute", *NEVER_TRUE)
 """Answers that no broker gives."""
 
 

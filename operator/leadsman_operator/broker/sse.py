@@ -27,6 +27,11 @@ class EventParser:
         self._data: list[str] = []
         self._size = 0
 
+    @property
+    def halfway(self) -> bool:
+        """Whether an event has begun that has not ended."""
+        return bool(self._buffer or self._data)
+
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """Return the events that are complete now. Raises EventTooLargeError."""
         self._buffer += chunk

@@ -56,8 +56,13 @@ class BrokerState:
     _by_pool: dict[Name, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def snapshot(self, message: StatsSnapshot, now: float) -> Changed:
-        """Take everything anew. Raises OddSignalError."""
+        """Take everything anew. Raises OddSignalError, also for one that is older than what this life has said.
+
+        A cache on the way may have kept it, and would go on saying it.
+        """
         _require_sane(message)
+        if message.epoch == self.epoch:
+            self._require_continues(message)
         if self.epoch != message.epoch or not self.fresh(now):
             self.unbroken_since = now
         self.epoch, self.sequence, self.heard_at = message.epoch, message.sequence, now

@@ -64,7 +64,7 @@ class StatsStream:
 
     async def _follow(self) -> None:
         timeout = aiohttp.ClientTimeout(total=None, connect=5.0, sock_read=self._state.stale_seconds)
-        headers = {"Accept": "text/event-stream", **self._broker.token.headers()}
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache", **self._broker.token.headers()}
         async with self._broker.session.get(self._broker.url + PATH, headers=headers, timeout=timeout) as reply:
             if reply.status != 200:
                 if reply.status == 401:
@@ -74,8 +74,16 @@ class StatsStream:
                 raise OddSignalError(f"not an event stream but {reply.content_type}")
             parser = EventParser()
             first = True
+            loop = asyncio.get_running_loop()
+            heard_at = loop.time()
             async for chunk in reply.content.iter_any():
-                for event in parser.feed(chunk):
+                events = parser.feed(chunk)
+                if events or parser.halfway:
+                    heard_at = loop.time()
+                elif loop.time() - heard_at > self._state.stale_seconds:
+                    # Whoever keeps the connection alive is not the broker, which says something every few seconds.
+                    raise OddSignalError("bytes come, but no events")
+                for event in events:
                     if first and event.kind != "snapshot":
                         raise OddSignalError(f"the stream begins with {event.kind}")
                     first = False
