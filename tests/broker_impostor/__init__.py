@@ -57,6 +57,9 @@ class Impostor:
             await asyncio.sleep(3600)
         reply = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await reply.prepare(request)
+        if self.mode == "beheaded":
+            await self.send(reply, "delta", self.message(2, **NO_WORK))
+            return reply
         if self.mode in NEVER_TRUE:
             await self.lie(reply, "snapshot")
             return reply
@@ -96,7 +99,7 @@ class Impostor:
         await reply.write(f"event: {kind}\ndata: {json.dumps(message)}\n\n".encode())
 
 
-NEVER_THE_BROKERS = ("html", "empty", "refuses", "mute", *NEVER_TRUE)
+NEVER_THE_BROKERS = ("html", "empty", "refuses", "mute", "beheaded", *NEVER_TRUE)
 """Answers that no broker gives."""
 
 

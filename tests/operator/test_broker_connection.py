@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import itertools
+import random
 from collections.abc import AsyncIterator
 
 import pytest
@@ -57,6 +59,43 @@ async def test_what_is_not_the_brokers_word_changes_nothing_and_is_not_heard(ans
 
         impostor.turn("right")
         await until_heard(state)
+
+
+class Away:
+    """In the place of a broker's client: nobody answers."""
+
+    url = "http://broker"
+
+    def __init__(self) -> None:
+        self.token, self.session = TokenFile(None), self
+        self.asked_at: list[float] = []
+
+    def get(self, *_: object, **__: object) -> contextlib.AbstractAsyncContextManager[object]:
+        self.asked_at.append(asyncio.get_running_loop().time())
+        raise ConnectionRefusedError
+
+
+def test_operators_do_not_ask_a_broker_that_is_away_in_one_wave(virtual_time):
+    operators = [Away() for _ in range(40)]
+
+    async def scenario() -> None:
+        streams = [
+            asyncio.create_task(
+                StatsStream(each, BrokerState(15), lambda _: None, rng=random.Random(number)).run()  # type: ignore[arg-type]
+            )
+            for number, each in enumerate(operators)
+        ]
+        await asyncio.sleep(120)
+        for stream in streams:
+            stream.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+    virtual_time.run(scenario())
+    for each in operators:
+        assert len(each.asked_at) < 60, "pauses grow"
+        assert all(2 < later - earlier < 8 for earlier, later in itertools.pairwise(each.asked_at[10:]))
+    tenth = sorted(each.asked_at[10] for each in operators)
+    assert tenth[-1] - tenth[0] > 5
 
 
 @pytest.mark.parametrize("answer", ["another life", "yesterday"])

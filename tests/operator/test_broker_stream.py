@@ -102,11 +102,12 @@ def test_ticks_keep_the_signal_fresh_and_silence_makes_it_stale():
     assert not state.fresh(25.1)
 
 
-def test_a_silence_breaks_the_signal_also_when_numbers_flow_again():
+@pytest.mark.parametrize("hear", [BrokerState.tick, BrokerState.delta, BrokerState.snapshot])
+def test_a_silence_breaks_the_signal_also_when_numbers_flow_again(hear):
     state = opened(now=100.0)
     state.tick(message(1), 110.0)
     assert state.unbroken_since == 100.0
-    state.tick(message(1), 130.0)
+    hear(state, message(1), 130.0)
     assert state.unbroken_since == 130.0
 
 
@@ -121,6 +122,19 @@ def test_a_restarted_broker_begins_a_new_signal():
     state.snapshot(message(1, epoch="e2"), 101.0)
     assert state.unbroken_since == 101.0
     assert list(state.workers_of("ns", "a")) == []
+
+
+def test_a_snapshot_of_before_is_no_news():
+    state = opened(now=100.0, capabilities=[capability("llm", waiting=6)])
+    state.delta(message(7, capabilities=[capability("llm", waiting=9)]), 101.0)
+
+    with pytest.raises(OddSignalError, match="went back"):
+        state.snapshot(message(6), 102.0)
+
+    assert state.capabilities["ns", "llm"].waiting == 9
+    assert state.heard_at == 101.0
+    state.snapshot(message(1, epoch="e2"), 103.0)
+    assert not state.capabilities, "another life counts anew"
 
 
 @pytest.mark.parametrize(

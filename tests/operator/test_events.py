@@ -4,7 +4,7 @@ import asyncio
 
 from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.events import BURST, CONTROLLER, REFILL_SECONDS, EventRecorder
+from leadsman_operator.kube.events import BURST, CONTROLLER, MAX_WAITING, REFILL_SECONDS, EventRecorder
 
 POOL = {
     "apiVersion": "leadsman.dev/v1alpha1",
@@ -83,6 +83,46 @@ def test_a_pool_that_flaps_has_a_budget_and_its_last_word_is_still_told(virtual_
     assert notes[:BURST] == [f"{way} {n}" for n in range(13) for way in ("out", "in")][:BURST]
     assert "another's" in notes
     assert set(notes[BURST:]) == {"another's", "out 199", "in 199"}
+
+
+def named(uid):
+    return {**POOL, "metadata": {**POOL["metadata"], "uid": uid}}
+
+
+def test_pools_that_come_and_go_leave_nothing_behind_in_it(virtual_time):
+    kept = []
+
+    async def scenario(recorder):
+        for number in range(20):
+            for _ in range(BURST + 5):
+                recorder.record(named(f"u{number}"), EventReason.SCALED_OUT, "out")
+            recorder.forget(f"u{number}")
+            await asyncio.sleep(1)
+        kept.extend([recorder._budgets, recorder._held, recorder._waiting])
+
+    bodies = play(virtual_time, scenario)
+    assert not any(kept)
+    assert len(bodies) == 20 * (BURST + 1), "what was held back is told once"
+
+
+def test_while_nothing_can_be_written_what_waits_is_bounded_and_the_newest_of_it_is_kept(virtual_time):
+    server, dropped = Server(), []
+    server.failures = [UnreachableError("away")] * 4
+
+    async def scenario():
+        recorder = EventRecorder(server, "operator-1", dropped=lambda: dropped.append(1))
+        writer = asyncio.create_task(recorder.run())
+        for number in range(MAX_WAITING + 500):
+            recorder.record(named(f"u{number}"), EventReason.SCALED_OUT, f"of {number}")
+        await asyncio.sleep(60)
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
+
+    virtual_time.run(scenario())
+    notes = [body["note"] for body in server.bodies]
+    assert len(notes) + len(dropped) == MAX_WAITING + 500
+    assert len(notes) <= MAX_WAITING
+    assert notes[-1] == f"of {MAX_WAITING + 499}"
 
 
 def test_an_api_server_that_is_away_for_a_moment_loses_no_event(virtual_time):

@@ -87,6 +87,28 @@ def test_a_failing_key_is_tried_again_after_growing_pauses_with_jitter(virtual_t
     for tries, pause in enumerate(pauses):
         least = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**tries)
         assert least - 1e-6 <= pause <= least * (1 + JITTER) + 1e-6
+    longest = [pause for pause in pauses if pause >= MAX_BACKOFF_SECONDS]
+    assert len({round(pause, 3) for pause in longest}) == len(longest) > 2
+
+
+def test_keys_that_failed_together_do_not_come_back_together(virtual_time):
+    looks = Looks()
+    keys = [f"pool-{number}" for number in range(100)]
+    looks.fails.update(dict.fromkeys(keys, 8))
+
+    async def scenario():
+        queue = WorkQueue(looks, rng=random.Random(7), at_once=100)
+        queue.start()
+        for key in keys:
+            queue.add(key)
+        await asyncio.sleep(600)
+        await queue.stop()
+
+    virtual_time.run(scenario())
+    last = sorted(looks.at[key][-1] for key in keys)
+    assert all(len(looks.at[key]) == 9 for key in keys)
+    assert last[-1] - last[0] > 5
+    assert max(sum(at <= moment < at + 1 for moment in last) for at in last) < 30
 
 
 def test_success_resets_the_pause(virtual_time):

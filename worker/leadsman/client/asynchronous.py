@@ -466,7 +466,7 @@ class Client:
                     accept=accept,
                 )
             except LeadsmanError as error:
-                wait = max(backoff.next(), getattr(error, "retry_after_s", None) or 0.0)
+                wait = max(backoff.next(), later(getattr(error, "retry_after_s", None) or 0.0))
                 if not is_temporary(error) or time.monotonic() + wait > deadline:
                     raise
             await asyncio.sleep(wait)
