@@ -27,6 +27,8 @@ _SOON_SECONDS = 0.25
 """After a write that somebody's change forestalled: the watch brings the change within this time, mostly sooner."""
 _PACE_SECONDS = 0.25
 """Until the pace of pod patches allows another one."""
+_MARK_AGAIN_SECONDS = 5.0
+"""After a mark that could not be written. Nothing else may happen to the pool for long: a task of an hour began."""
 
 
 class Actor:
@@ -116,24 +118,28 @@ class Actor:
         if not look.decision.signal_healthy:
             return None
         chosen: list[MarkChange] = []
+        again: float | None = None
         for change in mark_changes(look.observation, look.around.pods, look.pool.spec.scale_in_idle_seconds):
             if not look.record.pace.take():
-                await self._annotate(look.pool.namespace, chosen)
-                return _PACE_SECONDS
+                again = _PACE_SECONDS
+                break
             chosen.append(change)
-        await self._annotate(look.pool.namespace, chosen)
-        return None
+        written = await self._annotate(look.pool.namespace, chosen)
+        return again if written else _MARK_AGAIN_SECONDS
 
-    async def _annotate(self, namespace: str, changes: list[MarkChange]) -> None:
-        if changes:
-            self._leadership.check()
-            await asyncio.gather(*(self._annotate_one(namespace, change) for change in changes))
+    async def _annotate(self, namespace: str, changes: list[MarkChange]) -> bool:
+        """Write the marks; say whether all of them are written, or not to be any more."""
+        if not changes:
+            return True
+        self._leadership.check()
+        return all(await asyncio.gather(*(self._annotate_one(namespace, change) for change in changes)))
 
-    async def _annotate_one(self, namespace: str, change: MarkChange) -> None:
+    async def _annotate_one(self, namespace: str, change: MarkChange) -> bool:
         try:
             pod = await annotate(self._client, namespace, change.name, change.uid, change.annotations)
         except (ApiError, UnreachableError) as error:
             _log.warning("mark not written", namespace=namespace, pod=change.name, error=str(error))
-        else:
-            if pod is not None:
-                self._cache.put(Kind.POD, pod)
+            return False
+        if pod is not None:
+            self._cache.put(Kind.POD, pod)
+        return True
