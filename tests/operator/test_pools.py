@@ -1,5 +1,7 @@
 """The index of pools: parsed once, grouped by shared queues, ordered by age."""
 
+import pytest
+
 from leadsman_operator.reconcile.pools import PoolIndex
 
 
@@ -94,9 +96,12 @@ def test_a_spec_that_cannot_be_read_is_kept_with_what_is_wrong():
     assert found.problem(("ns", "a")) is None
 
 
-def test_a_removed_pool_leaves_no_trace():
+@pytest.mark.parametrize("wrong", [{}, {"maxReplicas": "many"}])
+def test_a_removed_pool_leaves_no_trace(wrong):
     found = index(pool("a", capabilities=["x", "y"]))
+    found.put(pool("a", capabilities=["x", "y"], **wrong))
     found.remove(("ns", "a"))
     assert found.all_keys() == []
+    assert found.problem(("ns", "a")) is None
     assert found.serving("ns", "x") == []
     assert found.served("ns") == set()
