@@ -73,11 +73,20 @@ def namespace(monkeypatch) -> str:
 
 
 @pytest.fixture
+def broker_environment() -> dict[str, str]:
+    """What a test that overrides it sets for a broker of its own."""
+    return {}
+
+
+@pytest.fixture
 def broker(
-    request: pytest.FixtureRequest, start_broker: Callable[..., BrokerProcess], namespace: str
+    request: pytest.FixtureRequest,
+    start_broker: Callable[..., BrokerProcess],
+    namespace: str,
+    broker_environment: dict[str, str],
 ) -> BrokerProcess:
-    own = "own_broker" in request.fixturenames
-    broker = start_broker() if own else request.getfixturevalue("shared_broker")
+    own = "own_broker" in request.fixturenames or broker_environment
+    broker = start_broker(env=broker_environment) if own else request.getfixturevalue("shared_broker")
     brief = BRIEF if "brief_leases" in request.fixturenames else {}
     rules = [rule | brief for rule in CAPABILITIES]
     put = urllib.request.Request(
