@@ -50,6 +50,15 @@ def rights(rules: list[Rule]) -> set[Right]:
     }
 
 
+def without(rules: list[Rule], resource: str, verb: str) -> list[Rule]:
+    """These rules, a rule for each right, but one of them."""
+    return [
+        {"apiGroups": [group], "resources": [one], "verbs": [allowed]}
+        for group, one, allowed in sorted(rights(rules))
+        if (one, allowed) != (resource, verb)
+    ]
+
+
 @pytest.fixture
 def second_namespace(control_plane: ControlPlane) -> Iterator[str]:
     with control_plane.namespace() as name:
@@ -182,6 +191,24 @@ async def test_every_single_published_right_is_missed_when_it_is_not_there_and_n
     assert given == rights(RULES) | rights(ELECTION)
 
 
+@pytest.mark.usefixtures("crds")
+async def test_a_deployment_that_was_made_is_told_of_though_its_scale_may_not_be_written(
+    scene: Scene, kube: Kube, control_plane: ControlPlane, tmp_path: Path, broker: BrokerProcess
+) -> None:
+    namespace = scene.pools.namespace
+    kubeconfig = await account(kube, control_plane, tmp_path, namespace)
+    await grant(kube, namespace, namespace, "operator", without(RULES, "deployments/scale", "patch"))
+    await grant(kube, namespace, namespace, "election", ELECTION)
+    operator = await start(tmp_path / "operator", kubeconfig, broker, namespace, [namespace])
+    try:
+        await scene.pools.apply(capability(POOL), pool(POOL, minReplicas=2))
+        told = await until("its event", lambda: scene.pools.events(POOL, "DeploymentCreated"), seconds=60)
+        assert "made with 2 replicas" in told[0]["note"]
+    finally:
+        sys.stdout.write(operator.log[-20_000:])
+        operator.close()
+
+
 def refusals(operator: OperatorProcess) -> set[Right]:
     """What the API server refused, as the operator's log has its words."""
     lines = (line.replace('\\"', '"') for line in operator.log.splitlines() if "forbidden" in line)
@@ -190,10 +217,11 @@ def refusals(operator: OperatorProcess) -> set[Right]:
 
 
 async def ready(scene: Scene) -> bool:
-    """Whether the statuses of both say so."""
+    """Whether the statuses of both say so, and the Deployment is made: what comes next is scaling it."""
     queue = await scene.pools.kube.get(scene.pools.path("Capability", POOL))
     said = queue.get("status", {}).get("conditions", [])
-    return any(one["status"] == "True" for one in said) and bool(await scene.pools.events(POOL, "Ready"))
+    accepted = any(one["status"] == "True" for one in said) and await scene.pools.events(POOL, "Ready")
+    return bool(accepted) and await scene.pools.deployment(POOL) is not None
 
 
 async def marked(scene: Scene) -> bool:

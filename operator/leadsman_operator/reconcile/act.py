@@ -87,8 +87,10 @@ class Actor:
         if look.standing.desired is not None and await self._workloads.create(
             pool, look.record, look.standing.desired, replicas
         ):
+            # Before what may still fail: it is there, with this number of replicas.
             note = f"Deployment {pool.name} made with {replicas} replicas; {look.decision.summary}"
             self._events.record(pool.obj, EventReason.DEPLOYMENT_CREATED, note, action="Create")
+            await self._workloads.own_replicas(pool, replicas)
         return None
 
     async def _apply(self, look: Look, found: Object) -> None:

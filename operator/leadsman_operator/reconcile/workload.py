@@ -105,10 +105,9 @@ class Workloads:
         return Standing(Plan.NOTHING)
 
     async def create(self, pool: Pool, record: PoolRecord, desired: Object, replicas: int) -> bool:
-        """Make the Deployment with its first number of replicas; False when the server refused it.
+        """Make the Deployment with its first number of replicas, which `own_replicas` is to make ours next.
 
-        The number is applied a second time to `/scale` at once, so that it is owned there when later applies of the
-        template leave it out: an apply that gives a field up resets it to its default, one replica.
+        Return False when the server refused it, or when it was there already.
         """
         self._leadership.check()
         try:
@@ -120,12 +119,16 @@ class Workloads:
             # The watch has not shown it yet: look again when it has.
             self._cache.put(Kind.DEPLOYMENT, existing)
             return False
-        made = await self._send(pool, record, with_replicas(desired, replicas))
-        if made is None:
-            return False
+        return await self._send(pool, record, with_replicas(desired, replicas)) is not None
+
+    async def own_replicas(self, pool: Pool, replicas: int) -> None:
+        """Apply the number of a Deployment that was just made a second time, to `/scale`.
+
+        So that it is owned there when later applies of the template leave it out: an apply that gives a field up
+        resets it to its default, one replica. Raises ApiError and UnreachableError.
+        """
         # By force, against ourselves: an apply of 0 to the scale of what was applied with 0 counts as a change.
         await write_replicas(self._client, pool.namespace, pool.name, replicas, force=True)
-        return True
 
     async def apply(self, pool: Pool, record: PoolRecord, found: Object, desired: Object) -> bool:
         """Apply the template without replicas; False when the server refused it."""
