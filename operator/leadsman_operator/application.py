@@ -6,6 +6,7 @@ import random
 import signal
 import sys
 from collections.abc import Coroutine
+from itertools import product
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -25,15 +26,13 @@ from leadsman_operator.kube.listing import list_into
 from leadsman_operator.kube.resources import WATCHED, Kind
 from leadsman_operator.ops import OpsServer
 from leadsman_operator.parts import Parts
+from leadsman_operator.relisting import relist
 from leadsman_operator.settings import OperatorSettings
 
 _log = structlog.get_logger(__name__)
 
 _FIRST_SIGNAL_SECONDS = 5.0
 """How long a new leader waits for the broker's first numbers before it looks at pools without them."""
-_FIRST_CHECK_SECONDS = 10.0
-"""After the watches began: what was deleted between our list and theirs is found out."""
-_CHECK_SECONDS = 600.0
 _PULSE_SECONDS = 1.0
 _STUCK_SECONDS = 180.0
 """Pools that are due and none looked at for so long: the process is to be restarted."""
@@ -104,7 +103,7 @@ class Application:
         if not await self._unless_stopped(self._first_lists()):
             return
         self._synced = True
-        self._spawn("checks", self._checks())
+        self._spawn("lists", relist(self._list, [*product(WATCHED, self._settings.scopes)]))
         self._spawn("election", parts.leadership.run())
         if isinstance(parts.leadership, Always):
             self._leadership_changed(leads=True)
@@ -114,23 +113,12 @@ class Application:
 
     async def _first_lists(self) -> None:
         """Fill the cache; nothing is decided from a part of the truth."""
-        for kind in WATCHED:
-            for namespace in self._settings.scopes:
-                pause = 0.5
-                while not await self._list(kind, namespace):
-                    await asyncio.sleep(_jittered(pause))
-                    pause = min(15.0, pause * 2)
+        for kind, namespace in product(WATCHED, self._settings.scopes):
+            pause = 0.5
+            while not await self._list(kind, namespace):
+                await asyncio.sleep(_jittered(pause))
+                pause = min(15.0, pause * 2)
         _log.info("cache filled", **{kind.plural: self._parts.cache.count(kind) for kind in WATCHED})
-
-    async def _checks(self) -> None:
-        """List everything again from time to time: kopf loses deletions over a re-list."""
-        await asyncio.sleep(_FIRST_CHECK_SECONDS)
-        while True:
-            for kind in WATCHED:
-                for namespace in self._settings.scopes:
-                    await self._list(kind, namespace)
-            self._parts.feed.everything()
-            await asyncio.sleep(_jittered(_CHECK_SECONDS))
 
     async def _list(self, kind: Kind, namespace: str | None) -> bool:
         parts = self._parts
@@ -243,7 +231,7 @@ class Application:
             self._parts.feed.broker(change)
 
     async def _pulse(self) -> None:
-        """Show that the loop turns, and wake the pools when the signal is lost or comes back."""
+        """Show that the loop turns, and wake the pools when the signal is lost. Its return is news by itself."""
         loop = asyncio.get_running_loop()
         fresh = False
         due = loop.time()
@@ -251,9 +239,8 @@ class Application:
             self._pulse_at = loop.time()
             self._parts.metrics.tick_lateness.observe(max(0.0, self._pulse_at - due))
             due = self._pulse_at + _PULSE_SECONDS
-            now_fresh = self._parts.state.fresh(loop.time())
-            if now_fresh != fresh and self._synced:
-                fresh = now_fresh
+            was_fresh, fresh = fresh, self._parts.state.fresh(loop.time())
+            if was_fresh and not fresh:
                 self._parts.feed.everything()
             await asyncio.sleep(_PULSE_SECONDS)
 

@@ -10,7 +10,7 @@ from leadsman_operator.kube.resources import Kind
 from leadsman_operator.reconcile.controller import PoolController
 from leadsman_operator.reconcile.pools import PoolIndex
 from leadsman_operator.scaling.startup import PodBirths
-from leadsman_operator.workqueue import WorkQueue
+from leadsman_operator.workqueue import Cause, WorkQueue
 
 Object = dict[str, Any]
 
@@ -51,7 +51,7 @@ class Feed:
         if event_type == "DELETED":
             if self._cache.remove(kind, obj):
                 self.changed(kind, obj)
-            if kind is Kind.POD:
+            elif kind is Kind.POD:
                 self._births.gone(obj["metadata"]["uid"])
             return
         if self._cache.put(kind, obj):
@@ -74,6 +74,8 @@ class Feed:
                 for pool in self._index.scaling(namespace, name):
                     self._pools.add_after(pool.key, _SETTLES_SECONDS)
             case Kind.REPLICA_SET | Kind.POD:
+                if kind is Kind.POD and self._cache.get(kind, namespace, name) is None:
+                    self._births.gone(obj["metadata"]["uid"])
                 label = pool_label(obj)
                 if label is not None:
                     self._pools.add_after((namespace, label), _SETTLES_SECONDS)
@@ -91,7 +93,7 @@ class Feed:
             keys.update(pool.key for pool in self._index.serving(namespace, capability))
         for key in keys:
             self._controller.pushed(key, now)
-            self._pools.add(key)
+            self._pools.add(key, Cause.BROKER)
 
     def everything(self) -> None:
         """Look at all of it again."""
@@ -106,7 +108,7 @@ class Feed:
             if stats.waiting:
                 busy.update(pool.key for pool in self._index.serving(namespace, name))
         for key in sorted(self._index.all_keys(), key=lambda key: key not in busy):
-            self._pools.add(key)
+            self._pools.add(key, Cause.EVERYTHING)
 
     def _pool_changed(self, key: Key) -> None:
         before = self._index.get(key)

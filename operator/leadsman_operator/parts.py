@@ -12,7 +12,7 @@ from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.manifest import Injection
 from leadsman_operator.metrics import Metrics
 from leadsman_operator.reconcile.act import Actor
-from leadsman_operator.reconcile.capabilities import CapabilityController
+from leadsman_operator.reconcile.capabilities import RESYNC_SECONDS, CapabilityController
 from leadsman_operator.reconcile.controller import PoolController
 from leadsman_operator.reconcile.cordons import CordonKeeper
 from leadsman_operator.reconcile.observe import Observer
@@ -24,7 +24,10 @@ from leadsman_operator.reconcile.workload import Workloads
 from leadsman_operator.scaling.model import SIGNAL_STALE_SECONDS
 from leadsman_operator.scaling.startup import PodBirths
 from leadsman_operator.settings import OperatorSettings
-from leadsman_operator.workqueue import WorkQueue
+from leadsman_operator.workqueue import Cause, WorkQueue
+
+POOL_RESYNC_SECONDS = 600.0
+"""No pool goes without a look for longer, though nothing was heard that concerns it."""
 
 
 class Parts:
@@ -60,8 +63,15 @@ class Parts:
             tell_about=self._tell_about,
             scope=lambda namespace: not settings.namespaces or namespace in settings.namespaces,
         )
-        self.pools: WorkQueue[Key] = WorkQueue(self.controller.look, on_failure=self._look_failed)
-        self.namespaces: WorkQueue[str] = WorkQueue(self.capabilities.look, at_once=16)
+        self.pools: WorkQueue[Key] = WorkQueue(
+            self.controller.look,
+            resync_seconds=POOL_RESYNC_SECONDS,
+            on_look=self._looking,
+            on_failure=self._look_failed,
+        )
+        self.namespaces: WorkQueue[str] = WorkQueue(
+            self.capabilities.look, at_once=16, resync_seconds=RESYNC_SECONDS
+        )
         self.statuses: WorkQueue[Key] = WorkQueue(self.capabilities.tell, at_once=8)
         self.feed = Feed(
             cache=self.cache,
@@ -130,6 +140,9 @@ class Parts:
 
     def _tell_about(self, key: Key) -> None:
         self.statuses.add(key)
+
+    def _looking(self, cause: Cause) -> None:
+        self.metrics.looks.labels(cause.value).inc()
 
     def _look_failed(self, key: Key, error: Exception) -> None:
         self.metrics.look_failures.labels(*key).inc()

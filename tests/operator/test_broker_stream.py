@@ -102,6 +102,15 @@ def test_ticks_keep_the_signal_fresh_and_silence_makes_it_stale():
     assert not state.fresh(25.1)
 
 
+def test_the_first_word_after_a_silence_concerns_every_pool():
+    state = opened()
+    assert not state.tick(message(1), 15.0).everything
+    assert state.tick(message(1), 31.0).everything
+    assert not state.delta(message(2), 32.0).everything
+    assert state.delta(message(3), 60.0).everything
+    assert not state.tick(message(3), 61.0).everything
+
+
 @pytest.mark.parametrize("hear", [BrokerState.tick, BrokerState.delta, BrokerState.snapshot])
 def test_a_silence_breaks_the_signal_also_when_numbers_flow_again(hear):
     state = opened(now=100.0)

@@ -147,3 +147,31 @@ def test_an_event_that_is_refused_does_not_hold_up_the_next(virtual_time):
         await asyncio.sleep(0.1)
 
     assert [body["note"] for body in play(virtual_time, scenario, server)] == ["second"]
+
+
+def test_the_budget_of_an_object_that_went_goes_too_also_if_a_call_under_way_records_once_more(virtual_time):
+    recorders = []
+
+    async def scenario(recorder):
+        recorders.append(recorder)
+        for number in range(100):
+            pool = {**POOL, "metadata": {**POOL["metadata"], "uid": f"gone-{number}"}}
+            recorder.record(pool, EventReason.READY, "ready")
+            recorder.forget(f"gone-{number}")
+            recorder.record(pool, EventReason.READY, "told by what was under way")
+        await asyncio.sleep((BURST + 2) * REFILL_SECONDS)
+
+    assert len(play(virtual_time, scenario)) == 200
+    assert not recorders[0]._budgets
+
+
+def test_a_budget_that_is_used_up_is_kept_until_it_is_full_again(virtual_time):
+    async def scenario(recorder):
+        for n in range(BURST):
+            recorder.record(POOL, EventReason.SCALED_OUT, f"out {n}")
+        await asyncio.sleep((BURST - 1) * REFILL_SECONDS)
+        for n in range(BURST):
+            recorder.record(POOL, EventReason.SCALED_IN, f"in {n}")
+        await asyncio.sleep(1)
+
+    assert len(play(virtual_time, scenario)) == 2 * BURST - 1

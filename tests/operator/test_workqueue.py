@@ -2,12 +2,13 @@
 
 import asyncio
 import itertools
+import math
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import uvloop
 
-from leadsman_operator.workqueue import FIRST_BACKOFF_SECONDS, JITTER, MAX_BACKOFF_SECONDS, WorkQueue
+from leadsman_operator.workqueue import FIRST_BACKOFF_SECONDS, JITTER, MAX_BACKOFF_SECONDS, Cause, WorkQueue
 
 
 class Looks:
@@ -56,17 +57,98 @@ def test_a_key_added_while_it_is_looked_at_is_looked_at_once_more(virtual_time):
 
 def test_keys_added_many_times_before_their_look_are_looked_at_once(virtual_time):
     looks = Looks()
+    looks.takes["busy"] = 2.0
 
     async def scenario():
-        queue = WorkQueue(looks)
+        queue = WorkQueue(looks, at_once=1)
+        queue.start()
+        queue.add("busy")
         for _ in range(5):
             queue.add("a")
-        queue.start()
-        await asyncio.sleep(1)
+        await asyncio.sleep(5)
         await queue.stop()
 
     virtual_time.run(scenario())
-    assert looks.at["a"] == [0.0]
+    assert looks.at["a"] == [2.0]
+
+
+def test_a_queue_that_was_not_started_remembers_no_key(virtual_time):
+    """A process that stands by for months would know every pool there ever was."""
+    looks = Looks()
+
+    async def scenario():
+        queue = WorkQueue(looks, resync_seconds=10)
+        for number in range(100):
+            queue.add(f"add {number}")
+            queue.add_after(f"after {number}", 1.0)
+        await asyncio.sleep(100)
+        depth = queue.depth
+        queue.start()
+        await asyncio.sleep(100)
+        await queue.stop()
+        return depth, queue._queued, queue._timers
+
+    assert virtual_time.run(scenario()) == (0, {}, {})
+    assert not looks.at
+
+
+def play_resync(virtual_time, keys, seconds, **again):
+    """Look at all keys at once in the beginning, as a new leader does, and let nothing happen after that."""
+    looks, causes = Looks(), Counter()
+
+    async def look(key):
+        await looks(key)
+        return again.get(key, math.inf)
+
+    async def scenario():
+        queue = WorkQueue(look, resync_seconds=600, on_look=lambda c: causes.update([c]), rng=random.Random(5))
+        queue.start()
+        for key in keys:
+            queue.add(key, Cause.EVERYTHING)
+        await asyncio.sleep(seconds)
+        await queue.stop()
+
+    virtual_time.run(scenario())
+    return looks.at, causes
+
+
+def test_though_nothing_is_heard_every_key_is_looked_at_within_the_period(virtual_time):
+    at, causes = play_resync(virtual_time, [f"pool-{n}" for n in range(200)], 7200)
+    for times in at.values():
+        assert max(after - before for before, after in itertools.pairwise([*times, 7200.0])) <= 600
+    assert causes.keys() == {Cause.EVERYTHING, Cause.RESYNC}
+
+
+def test_looks_for_nothings_sake_are_no_burst_at_any_time(virtual_time):
+    at, _ = play_resync(virtual_time, [f"pool-{n}" for n in range(1000)], 7200)
+    windows = Counter(int(time // 45) for times in at.values() for time in times if time)
+    # Even would be 100 in each: one look at each of 1,000 in 450 s on average, and 45 s a window.
+    assert max(windows.values()) < 250
+
+
+def test_a_key_that_wants_a_look_sooner_gets_it_and_the_period_starts_anew(virtual_time):
+    at, causes = play_resync(virtual_time, ["a"], 100, a=30.0)
+    assert at["a"] == [0.0, 30.0, 60.0, 90.0]
+    assert causes == {Cause.EVERYTHING: 1, Cause.ITSELF: 3}
+
+
+def test_each_look_is_counted_with_what_asked_for_it_first(virtual_time):
+    looks, causes = Looks(), []
+    looks.fails["a"] = 1
+
+    async def scenario():
+        queue = WorkQueue(looks, at_once=1, on_look=causes.append)
+        queue.start()
+        queue.add("first", Cause.EVERYTHING)
+        queue.add("a", Cause.BROKER)
+        queue.add("a", Cause.CHANGE)
+        await asyncio.sleep(1)
+        queue.add_after("a", 1.0, Cause.CHANGE)
+        await asyncio.sleep(2)
+        await queue.stop()
+
+    virtual_time.run(scenario())
+    assert causes == [Cause.EVERYTHING, Cause.BROKER, Cause.RETRY, Cause.CHANGE]
 
 
 def test_a_failing_key_is_tried_again_after_growing_pauses_with_jitter(virtual_time):

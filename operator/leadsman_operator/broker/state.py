@@ -78,7 +78,7 @@ class BrokerState:
         """Take what changed. Raises OddSignalError when it does not continue what is known."""
         self._require_continues(message)
         _require_sane(message)
-        self._hear(message, now)
+        regained = self._hear(message, now)
         capabilities = {(c.namespace, c.name) for c in message.capabilities} | set(message.gone_capabilities)
         pools = {
             (w.namespace, w.pool)
@@ -95,14 +95,14 @@ class BrokerState:
         for identity in message.gone_workers:
             self._drop_worker(identity)
         self._merge(message, now)
-        return Changed(capabilities=frozenset(capabilities), pools=frozenset(pools))
+        return Changed(regained, frozenset(capabilities), frozenset(pools))
 
     def tick(self, message: StatsSnapshot, now: float) -> Changed:
         """Nothing changed, and the broker lives. Raises OddSignalError."""
         self._require_continues(message)
-        self._hear(message, now)
+        regained = self._hear(message, now)
         self._bars(message)
-        return Changed()
+        return Changed(regained)
 
     def age_seconds(self, now: float) -> float | None:
         """How long ago the broker was heard; None: never."""
@@ -118,10 +118,13 @@ class BrokerState:
         for identity in sorted(self._by_pool.get((namespace, pool), ())):
             yield self.workers[identity], self.worker_at[identity]
 
-    def _hear(self, message: StatsSnapshot, now: float) -> None:
-        if not self.fresh(now):
+    def _hear(self, message: StatsSnapshot, now: float) -> bool:
+        """Note that the broker lives; True when it had been silent for too long, which concerns every pool."""
+        regained = not self.fresh(now)
+        if regained:
             self.unbroken_since = now
         self.sequence, self.heard_at = message.sequence, now
+        return regained
 
     def _merge(self, message: StatsSnapshot, now: float) -> None:
         for capability in message.capabilities:

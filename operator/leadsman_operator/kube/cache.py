@@ -5,12 +5,13 @@ version wins, a deletion holds against any older copy, and an object is known by
 belong to its successor.
 """
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from leadsman_operator.kube.ownership import replicas_held_by_template, replicas_managers
 from leadsman_operator.kube.resources import FIELD_MANAGER, POOL_LABEL, WATCHED, Kind
+from leadsman_operator.kube.tombstones import Tombstones
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -21,9 +22,6 @@ REPLICAS_MANAGERS = "replicasManagers"
 REPLICAS_IN_TEMPLATE = "replicasInTemplate"
 """Likewise: whether we own the replicas by our apply of the template, as after a creation that was cut short."""
 
-_TOMBSTONES = 20_000
-"""UIDs of deleted objects that are remembered, so that a list begun before the deletion cannot bring them back."""
-
 _LABELLED = (Kind.REPLICA_SET, Kind.POD)
 
 
@@ -33,8 +31,12 @@ class Cache:
     def __init__(self) -> None:
         self._objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in WATCHED}
         self._by_pool: dict[Kind, dict[Key, set[Key]]] = {kind: defaultdict(set) for kind in _LABELLED}
-        self._gone: OrderedDict[str, None] = OrderedDict()
-        self._changes: Counter[str] = Counter()
+        self._gone = Tombstones()
+        self._held: Counter[str] = Counter()
+        """Objects that are no pools, by namespace."""
+        self._changed: dict[str, int] = {}
+        """The last change among them, by namespace; the namespaces that have none are left out."""
+        self._change = 0
 
     def put(self, kind: Kind, obj: Object) -> bool:
         """Store an object; False when something newer is already known of it."""
@@ -49,20 +51,20 @@ class Cache:
         self._objects[kind][key] = _slim(kind, obj)
         if kind in self._by_pool and (pool := pool_label(obj)):
             self._by_pool[kind][key[0], pool].add(key)
-        self._count(kind, key[0])
+        self._count(kind, key[0], more=1 if known is None else 0)
         return True
 
     def remove(self, kind: Kind, obj: Object) -> bool:
         """Forget an object that was deleted; False when its name already belongs to another one."""
         uid = obj["metadata"]["uid"]
-        self._bury(uid)
+        self._gone.add(uid)
         key = key_of(obj)
         known = self._objects[kind].get(key)
         if known is None or known["metadata"]["uid"] != uid:
             return False
         self._unindex(kind, key, known)
         del self._objects[kind][key]
-        self._count(kind, key[0])
+        self._count(kind, key[0], more=-1)
         return True
 
     def prune(self, kind: Kind, namespace: str | None, listed: Iterable[str], version: int) -> list[Object]:
@@ -101,12 +103,20 @@ class Cache:
         return [self._objects[kind][key] for key in sorted(keys)]
 
     def changes(self, namespace: str) -> int:
-        """How often anything but a pool has changed in a namespace: pools change by their own status too."""
-        return self._changes[namespace]
+        """Return a number that is another one after every change of anything but a pool in a namespace.
 
-    def _count(self, kind: Kind, namespace: str) -> None:
-        if kind is not Kind.WORKER_POOL:
-            self._changes[namespace] += 1
+        Pools are left out because they change by their own status too. 0: there is nothing in it.
+        """
+        return self._changed.get(namespace, 0)
+
+    def _count(self, kind: Kind, namespace: str, *, more: int) -> None:
+        if kind is Kind.WORKER_POOL:
+            return
+        self._change += 1
+        self._changed[namespace] = self._change
+        self._held[namespace] += more
+        if not self._held[namespace]:
+            del self._held[namespace], self._changed[namespace]
 
     def _unindex(self, kind: Kind, key: Key, known: Object | None) -> None:
         if known is None or kind not in self._by_pool:
@@ -118,12 +128,6 @@ class Cache:
         index[key[0], pool].discard(key)
         if not index[key[0], pool]:
             del index[key[0], pool]
-
-    def _bury(self, uid: str) -> None:
-        self._gone[uid] = None
-        self._gone.move_to_end(uid)
-        while len(self._gone) > _TOMBSTONES:
-            self._gone.popitem(last=False)
 
 
 def key_of(obj: Object) -> Key:

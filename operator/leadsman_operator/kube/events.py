@@ -29,6 +29,8 @@ BURST = 25
 """Events that one object may have at once."""
 REFILL_SECONDS = 12.0
 """One more event for an object after so long: 300 an hour at most."""
+_FULL_SECONDS = BURST * REFILL_SECONDS
+"""After so long without an event a budget is full again, as that of an object never heard of: it is dropped."""
 MAX_WAITING = 2000
 """Events that may wait for the API server; beyond it the oldest are given up."""
 _NOTE_BYTES = 1024
@@ -63,7 +65,8 @@ class EventRecorder:
         self._dropped = dropped
         self._waiting: OrderedDict[tuple[str, str, int], _Pending] = OrderedDict()
         self._held: dict[str, dict[str, _Pending]] = {}
-        self._budgets: dict[str, _Budget] = {}
+        self._budgets: OrderedDict[str, _Budget] = OrderedDict()
+        """The one used last comes last."""
         self._serial = 0
         self._wake = asyncio.Event()
 
@@ -98,7 +101,10 @@ class EventRecorder:
         self._wake.set()
 
     def forget(self, uid: str) -> None:
-        """Drop the budget of an object that no longer exists; what waits is still written."""
+        """Drop the budget of an object that no longer exists; what waits is still written.
+
+        A call that was under way when the object went may record one more; its budget goes when it is full.
+        """
         self._budgets.pop(uid, None)
         for pending in self._held.pop(uid, {}).values():
             self._queue(uid, pending)
@@ -108,11 +114,11 @@ class EventRecorder:
         """Write what is recorded, until cancelled."""
         while True:
             self._release_held()
+            self._drop_full()
             if not self._waiting:
                 self._wake.clear()
-                timeout = REFILL_SECONDS if self._held else None
                 try:
-                    async with asyncio.timeout(timeout):
+                    async with asyncio.timeout(self._nothing_before()):
                         await self._wake.wait()
                 except TimeoutError:
                     pass
@@ -130,6 +136,7 @@ class EventRecorder:
     def _allow(self, uid: str) -> bool:
         now = asyncio.get_running_loop().time()
         budget = self._budgets.setdefault(uid, _Budget(BURST, now))
+        self._budgets.move_to_end(uid)
         budget.tokens = min(BURST, budget.tokens + (now - budget.at) / REFILL_SECONDS)
         budget.at = now
         if budget.tokens < 1:
@@ -144,6 +151,20 @@ class EventRecorder:
                 self._queue(uid, reasons.pop(next(iter(reasons))))
             if not reasons:
                 del self._held[uid]
+
+    def _drop_full(self) -> None:
+        now = asyncio.get_running_loop().time()
+        while self._budgets and now - next(iter(self._budgets.values())).at >= _FULL_SECONDS:
+            self._budgets.popitem(last=False)
+
+    def _nothing_before(self) -> float | None:
+        """In how many seconds there is something to do although nothing is recorded; None for never."""
+        if self._held:
+            return REFILL_SECONDS
+        if not self._budgets:
+            return None
+        oldest = next(iter(self._budgets.values()))
+        return max(0.0, oldest.at + _FULL_SECONDS - asyncio.get_running_loop().time()) + REFILL_SECONDS
 
     def _drop(self) -> None:
         if self._dropped is not None:

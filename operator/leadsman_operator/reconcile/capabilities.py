@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ Object = dict[str, Any]
 _log = structlog.get_logger(__name__)
 
 _STATUS_SECONDS = 60.0
-_AGAIN_SECONDS = 120.0
-"""Between looks at a namespace in which nothing happens; its figures are written at most once a minute."""
+RESYNC_SECONDS = 150.0
+"""A namespace in which nothing happens is looked at as often; its figures are written at most once a minute."""
 
 
 @dataclass(slots=True)
@@ -123,6 +124,7 @@ class CapabilityController:
         """Begin to lead: tell the broker everything again."""
         self._pushed.clear()
         self._told.clear()
+        self._refusals.clear()
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a Capability that no longer exists."""
@@ -142,11 +144,15 @@ class CapabilityController:
         return here | there
 
     async def look(self, namespace: str) -> float | None:
-        """Push the namespace's rules if the broker may not have them, and have the statuses looked at."""
+        """Push the namespace's rules if the broker may not have them, and have the statuses looked at.
+
+        Returns as the work queue wants it: None when the namespace has nothing (more) to look at.
+        """
         if not self._leadership.holds():
             return None
         found = [obj for obj in self._cache.all(Kind.CAPABILITY) if key_of(obj)[0] == namespace]
         if not found and namespace not in self._pushed and namespace not in self.namespaces():
+            self._refusals.pop(namespace, None)
             return None
         try:
             await self._push(namespace, found)
@@ -160,7 +166,7 @@ class CapabilityController:
         finally:
             for obj in found:
                 self._tell_about(key_of(obj))
-        return _AGAIN_SECONDS if found else None
+        return math.inf if found else None
 
     async def _push(self, namespace: str, found: list[Object]) -> None:
         configs = tuple(self._config(namespace, obj) for obj in sorted(found, key=key_of))

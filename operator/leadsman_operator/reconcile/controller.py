@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import datetime as dt
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -87,7 +88,10 @@ class PoolController:
         return None if record is None else record.startup.seconds
 
     async def look(self, key: Key) -> float | None:
-        """Bring the pool closer to what it should be; return in how many seconds to look again by itself."""
+        """Bring the pool closer to what it should be; return in how many seconds to look again by itself.
+
+        Infinity when only news can make that necessary; None when there is no such pool, or we do not lead.
+        """
         obj = self._cache.get(Kind.WORKER_POOL, *key)
         if obj is None or "deletionTimestamp" in obj["metadata"]:
             self._forget(key)
@@ -99,11 +103,11 @@ class PoolController:
         if pool is None:
             verdicts = invalid(self._index.problem(key) or "unknown")
             await self._reporter.invalid(obj, record, verdicts)
-            return None
+            return math.inf
         with self._metrics.look_seconds.time():
             return await self._look(pool, record)
 
-    async def _look(self, pool: Pool, record: PoolRecord) -> float | None:
+    async def _look(self, pool: Pool, record: PoolRecord) -> float:
         now = asyncio.get_running_loop().time()
         if now - self._ending.get(pool.namespace, float("-inf")) < _ENDING_SECONDS:
             return _ENDING_SECONDS
@@ -128,7 +132,7 @@ class PoolController:
         if trouble is not None:
             raise trouble
         waits = (look.decision.recheck_seconds, again, told, rebound)
-        return min((wait for wait in waits if wait is not None), default=None)
+        return min((wait for wait in waits if wait is not None), default=math.inf)
 
     def _observe(self, pool: Pool, record: PoolRecord, now: float) -> Look:
         around = self._observer.surroundings(pool)
@@ -239,9 +243,11 @@ class PoolController:
         return record
 
     def _forget(self, key: Key) -> None:
+        # Also without a record: a pool may go after its last look under an earlier leadership of this process.
+        self._metrics.forget_pool(*key)
+        self._divisions.forget(key)
         record = self._records.pop(key, None)
         if record is not None:
-            self._metrics.forget_pool(*key)
             self._events.forget(record.uid)
 
 
