@@ -235,12 +235,14 @@ class CapabilityController:
             await self._client.merge(Kind.CAPABILITY, *key, body, subresource="status")
         except ApiError as error:
             if error.not_found or error.conflict:
-                self._told.pop(key, None)
+                self.forget(key)
                 return None
             raise
         told.written, told.at = after, now
         self._metrics.status_writes.labels(Kind.CAPABILITY.plural).inc()
-        self._announce(obj, told, verdict)
+        # It may have gone while its status was written.
+        if self._cache.get(Kind.CAPABILITY, *key) is not None:
+            self._announce(obj, told, verdict)
         return None
 
     def _announce(self, obj: Object, told: _Told, verdict: Verdict) -> None:
