@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import dataclasses
 import random
-import secrets
 import statistics
 import sys
 import tempfile
@@ -31,7 +30,10 @@ from broker_process import BrokerProcess
 from cluster import ControlPlane
 from figures import Figures
 from fleet import BrokerClient, Kube, OperatorProcess, until
+from load import rss_mib
+from namespace_deletion import Deletions
 from pool_fleet import MOST_REPLICAS, NAMESPACES, Deployments, PoolFleet
+from processor_time import percent, watched, worst_percent
 
 _CRDS = Path(__file__).resolve().parents[1] / "crds"
 _USER = "bench-operator"
@@ -42,6 +44,10 @@ _PUSHED_POOLS = 40
 _QUIET_SECONDS = 65.0
 """A status follows by a minute; when nothing was written for longer, nothing is owed."""
 _SETTLE_SECONDS = 300.0
+_WORST_SECONDS = 45.0
+_MANY = 1000
+_IDLE_SECONDS = {False: 45.0, True: 600.0}
+"""Whether there are many pools: their looks for nothing's sake and the lists come round once in ten minutes."""
 
 Measured = dict[str, float]
 
@@ -54,6 +60,7 @@ class Bench:
     trials: int
     idle_seconds: float
     full_namespace: int
+    repeats: int
 
     async def asked_api(self) -> dict[str, float]:
         """Count the operator's requests by flow schema."""
@@ -64,28 +71,26 @@ async def idle(bench: Bench) -> Measured:
     """Nothing happens: what is asked, written and used all the same."""
     fleet = bench.fleet
     settled = await _settle(bench)
-    before, asked_before, told_before = (
-        await fleet.operator_metrics(),
-        await bench.asked_api(),
-        await fleet.asked_broker(),
-    )
-    began = time.monotonic()
-    await asyncio.sleep(bench.idle_seconds)
-    asked_after, told_after, after = (
-        await bench.asked_api(),
-        await fleet.asked_broker(),
-        await fleet.operator_metrics(),
-    )
-    took = time.monotonic() - began
-    minutes = took / 60
-    cpu = ("process_cpu_seconds_total", "")
+    looks_before = await fleet.operator_metrics()
+    asked_before, told_before = await bench.asked_api(), await fleet.asked_broker()
+    readings = await watched(fleet.operator.pid, bench.idle_seconds)
+    asked_after, told_after = await bench.asked_api(), await fleet.asked_broker()
+    looks_after = await fleet.operator_metrics()
+    minutes = (readings[-1].at - readings[0].at) / 60
+    looks = {
+        cause: count - looks_before.get((name, cause), 0.0)
+        for (name, cause), count in looks_after.items()
+        if name == "leadsman_operator_looks_total"
+    }
     return {
         "idle_api_writes_per_min": (asked_after["writes"] - asked_before["writes"]) / minutes,
         "idle_lease_requests_per_min": (asked_after["leases"] - asked_before["leases"]) / minutes,
         "idle_api_requests_per_min": (sum(asked_after.values()) - sum(asked_before.values())) / minutes,
         "idle_broker_requests_per_min": (told_after - told_before) / minutes,
-        "idle_cpu_percent": 100 * (after[cpu] - before[cpu]) / took,
-        "rss_mib": after["process_resident_memory_bytes", ""] / 2**20,
+        "idle_cpu_percent": percent(readings),
+        "idle_cpu_worst_45s_percent": worst_percent(readings, _WORST_SECONDS),
+        **{f"idle_looks_{cause}_per_min": count / minutes for cause, count in sorted(looks.items())},
+        "rss_mib": rss_mib(fleet.operator.pid),
         "last_write_before_idle_s": settled,
     }
 
@@ -144,14 +149,12 @@ async def restart(bench: Bench) -> Measured:
 
 
 async def deletion(bench: Bench) -> Measured:
-    """Delete a namespace full of pools, and one full of as many plain Deployments."""
-    took = {}
-    for what in ("deployments", "pools"):
-        namespace = f"full-of-{what}-{secrets.token_hex(3)}"
-        await bench.fleet.fill(namespace, what, bench.full_namespace)
-        seconds = await bench.fleet.delete_namespace(namespace)
-        took[f"namespace_deletion_{bench.full_namespace}_{what}_s"] = seconds
-    return took
+    """Delete namespaces full of pools, and full of as many plain Deployments."""
+
+    async def writes() -> float:
+        return (await bench.asked_api())["writes"]
+
+    return await Deletions(bench.fleet, bench.full_namespace, writes).measure(bench.repeats)
 
 
 PHASES: dict[str, Callable[[Bench], Awaitable[Measured]]] = {
@@ -167,21 +170,22 @@ _BESIDE_INVALID = ("reaction", "burst")
 
 async def measure(fleet: PoolFleet, arguments: argparse.Namespace) -> None:
     """Measure at each number of pools, from the smallest to the largest."""
-    bench = Bench(fleet, arguments.trials, arguments.idle_seconds, arguments.full_namespace)
     await fleet.open()
     await asyncio.to_thread(fleet.operator.start)
     for count in sorted(arguments.pools):
         began = time.monotonic()
         await fleet.grow(count)
         _say(f"{count} pools ready after {time.monotonic() - began:.0f} s")
+        idle_seconds = arguments.idle_seconds or _IDLE_SECONDS[count >= _MANY]
+        bench = Bench(fleet, arguments.trials, idle_seconds, arguments.full_namespace, arguments.repeats)
         for name in arguments.phases:
-            await _run(bench, name, _conditions(arguments, count, 0))
+            await _run(bench, name, _conditions(bench, count, 0))
         again = [name for name in arguments.phases if name in _BESIDE_INVALID]
         if arguments.invalid and again:
             await fleet.spoil(arguments.invalid)
             beside = dataclasses.replace(bench, trials=max(2, bench.trials // 2))
             for name in again:
-                await _run(beside, name, _conditions(arguments, count, arguments.invalid))
+                await _run(beside, name, _conditions(beside, count, arguments.invalid))
             await fleet.mend()
 
 
@@ -204,16 +208,17 @@ def _say(progress: str) -> None:
     sys.stderr.write(f"{progress}\n")
 
 
-def _conditions(arguments: argparse.Namespace, pools: int, invalid: int) -> dict[str, object]:
+def _conditions(bench: Bench, pools: int, invalid: int) -> dict[str, object]:
     return {
         "pools": pools,
         "invalid_pools": invalid,
-        "trials": max(2, arguments.trials // 2) if invalid else arguments.trials,
+        "trials": bench.trials,
+        "repeats": bench.repeats,
         "namespaces": NAMESPACES,
         "tasks": _TASKS,
         "replicas": MOST_REPLICAS,
         "nodes": 0,
-        "idle_seconds": arguments.idle_seconds,
+        "idle_seconds": bench.idle_seconds,
     }
 
 
@@ -249,8 +254,9 @@ def main() -> None:
     parser.add_argument("--phases", nargs="+", choices=list(PHASES), default=list(PHASES), help="what to measure")
     parser.add_argument("--invalid", type=int, default=500, help="pools that cannot be read, for a second look")
     parser.add_argument("--trials", type=int, default=40, help="pools woken one after the other")
-    parser.add_argument("--idle-seconds", type=float, default=45.0, help="how long nothing happens")
+    parser.add_argument("--idle-seconds", type=float, help="how long nothing happens (45; 600 from 1,000 pools)")
     parser.add_argument("--full-namespace", type=int, default=200, help="pools of a namespace that is deleted")
+    parser.add_argument("--repeats", type=int, default=3, help="deletions of each kind of namespace")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     with (

@@ -153,6 +153,11 @@ class PoolFleet:
         await _for_each(make, names)
         await self._until_all(names, 0, seconds=300)
 
+    async def add_bare_pools(self, namespace: str, count: int) -> None:
+        """Add so many pools to a namespace, for no operator to see."""
+        names = [(namespace, f"bare-{number}") for number in range(count)]
+        await _for_each(lambda name: self._apply(paths.POOLS, namespace, pool(name[1])), names)
+
     async def delete_namespace(self, namespace: str) -> float:
         """Delete a namespace with everything in it; return how many seconds it took."""
         path = f"{paths.NAMESPACES}/{namespace}"
@@ -166,11 +171,11 @@ class PoolFleet:
         return time.monotonic() - began
 
     async def operator_metrics(self) -> Mapping[tuple[str, str], float]:
-        """Sum the operator's own samples by name and condition."""
+        """Sum the operator's own samples by name, and by condition or cause."""
         found: dict[tuple[str, str], float] = {}
         for family in text_string_to_metric_families(await _read(f"{self.operator.ops_url}/metrics")):
             for sample in family.samples:
-                key = (sample.name, sample.labels.get("condition", ""))
+                key = (sample.name, sample.labels.get("condition") or sample.labels.get("cause", ""))
                 found[key] = found.get(key, 0.0) + sample.value
         return found
 
