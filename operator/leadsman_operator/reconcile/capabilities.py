@@ -77,6 +77,8 @@ class _Told:
     written: Object
     at: float
     announced: str | None
+    seen: tuple[object, ...] | None = None
+    """What it was made from, if nothing of that is still to be written."""
 
 
 class CapabilityController:
@@ -165,7 +167,8 @@ class CapabilityController:
                 self._pushed.pop(namespace, None)
         finally:
             for obj in found:
-                self._tell_about(key_of(obj))
+                if self._is_news(obj):
+                    self._tell_about(key_of(obj))
         return math.inf if found else None
 
     async def _push(self, namespace: str, found: list[Object]) -> None:
@@ -211,6 +214,22 @@ class CapabilityController:
         self._read[key] = _Read(meta["uid"], meta.get("generation") or 0, startup, max_slots, config)
         return config
 
+    def _is_news(self, obj: Object) -> bool:
+        """Whether a status may say something new: a namespace is looked at for each of hundreds of queues."""
+        told = self._told.get(key_of(obj))
+        return told is None or told.uid != obj["metadata"]["uid"] or told.seen != self._seen(obj)
+
+    def _seen(self, obj: Object) -> tuple[object, ...]:
+        """Return all that a Capability's status is made from."""
+        namespace, name = key = key_of(obj)
+        return (
+            obj["metadata"].get("generation"),
+            namespace in self._pushed,
+            self._refusals.get(namespace),
+            tuple(pool.name for pool in self._index.serving(namespace, name)),
+            self._state.capabilities.get(key),
+        )
+
     async def tell(self, key: Key) -> float | None:
         """Write the status of one Capability if it is worth it; return in how many seconds to look again."""
         obj = self._cache.get(Kind.CAPABILITY, *key)
@@ -220,9 +239,11 @@ class CapabilityController:
         told = self._told.get(key)
         if told is None or told.uid != uid:
             told = self._told[key] = _Told(uid, obj.get("status") or {}, now, _announced(obj))
-        verdict = self._verdict(obj)
+        seen, verdict = self._seen(obj), self._verdict(obj)
         after = self._status(obj, verdict, told.written)
+        told.seen = None
         if after == told.written:
+            told.seen = seen
             return None
         decisive = (after["conditions"], after.get("observedGeneration"))
         if decisive == (told.written.get("conditions"), told.written.get("observedGeneration")):
@@ -238,7 +259,7 @@ class CapabilityController:
                 self.forget(key)
                 return None
             raise
-        told.written, told.at = after, now
+        told.written, told.at, told.seen = after, now, seen
         self._metrics.status_writes.labels(Kind.CAPABILITY.plural).inc()
         # It may have gone while its status was written.
         if self._cache.get(Kind.CAPABILITY, *key) is not None:
