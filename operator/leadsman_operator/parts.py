@@ -8,6 +8,7 @@ from leadsman_operator.feed import Feed
 from leadsman_operator.kube.cache import Cache, Key
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.election import Always, Election
+from leadsman_operator.kube.ending import EndingNamespaces
 from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.manifest import Injection
 from leadsman_operator.metrics import Metrics
@@ -47,7 +48,10 @@ class Parts:
         self.cache, self.index = Cache(), PoolIndex()
         self.state = BrokerState(stale_seconds=SIGNAL_STALE_SECONDS)
         self.leadership = _leadership(settings, lease_client, leadership_changed)
-        self.events = EventRecorder(client, settings.identity, dropped=self.metrics.events_dropped.inc)
+        self.ending = EndingNamespaces()
+        self.events = EventRecorder(
+            client, settings.identity, ending=self.ending, dropped=self.metrics.events_dropped.inc
+        )
         births = PodBirths()
         self.controller = self._controller(settings, births)
         self.capabilities = CapabilityController(
@@ -59,6 +63,7 @@ class Parts:
             events=self.events,
             leadership=self.leadership,
             metrics=self.metrics,
+            ending=self.ending,
             startup_seconds=self.controller.startup_seconds,
             tell_about=self._tell_about,
             scope=lambda namespace: not settings.namespaces or namespace in settings.namespaces,
@@ -135,6 +140,7 @@ class Parts:
             events=self.events,
             leadership=self.leadership,
             metrics=self.metrics,
+            ending=self.ending,
             conflict_quiet_seconds=settings.conflict_quiet_seconds,
         )
 

@@ -9,6 +9,7 @@ from leadsman.wire.stats import CapabilityStats, StatsSnapshot
 from leadsman_operator.broker.errors import BrokerError
 from leadsman_operator.broker.state import BrokerState
 from leadsman_operator.kube.cache import Cache
+from leadsman_operator.kube.ending import ENDING_SECONDS, EndingNamespaces
 from leadsman_operator.kube.errors import ApiError
 from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
@@ -46,6 +47,7 @@ class Scene:
         self.server, self.cache, self.index = Server(), Cache(), PoolIndex()
         self.state = BrokerState(stale_seconds=15)
         self.asked = []
+        self.ending = EndingNamespaces()
         self.events = EventRecorder(self.server, "me")
         self.controller = CapabilityController(
             client=self.server,
@@ -56,6 +58,7 @@ class Scene:
             events=self.events,
             leadership=SimpleNamespace(holds=lambda: True, check=lambda: None),
             metrics=Metrics(),
+            ending=self.ending,
             startup_seconds=lambda _: None,
             tell_about=self.asked.append,
             scope=lambda _: True,
@@ -171,3 +174,11 @@ async def test_refusals_of_a_namespace_end_with_it(scene):
 
     assert await asyncio.wait_for(scene.controller.look("ns"), 5) is None
     assert not scene.controller._refusals
+
+
+async def test_nothing_is_told_of_queues_in_a_namespace_that_ends(scene):
+    scene.ending.note("ns")
+
+    assert len(await scene.look()) == 20
+    assert scene.server.statuses == []
+    assert await scene.controller.tell(("ns", "queue-1")) == ENDING_SECONDS

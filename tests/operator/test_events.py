@@ -3,6 +3,7 @@
 import asyncio
 
 from leadsman_operator.event_reasons import EventReason
+from leadsman_operator.kube.ending import ENDING_SECONDS
 from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.events import BURST, CONTROLLER, MAX_WAITING, REFILL_SECONDS, EventRecorder
 
@@ -139,7 +140,7 @@ def test_an_api_server_that_is_away_for_a_moment_loses_no_event(virtual_time):
 
 def test_an_event_that_is_refused_does_not_hold_up_the_next(virtual_time):
     server = Server()
-    server.failures = [ApiError(403, "Forbidden", "namespace ns is being terminated")]
+    server.failures = [ApiError(422, "Invalid", "no such thing")]
 
     async def scenario(recorder):
         recorder.record(POOL, EventReason.SCALED_OUT, "first")
@@ -175,3 +176,22 @@ def test_a_budget_that_is_used_up_is_kept_until_it_is_full_again(virtual_time):
         await asyncio.sleep(1)
 
     assert len(play(virtual_time, scenario)) == 2 * BURST - 1
+
+
+def test_in_a_namespace_that_ends_one_event_is_refused_and_no_other_tried(virtual_time):
+    server = Server()
+    server.failures = [ApiError(403, "Forbidden", "namespace ns is being terminated")]
+    elsewhere = {**POOL, "metadata": {**POOL["metadata"], "namespace": "another", "uid": "u9"}}
+
+    async def scenario(recorder):
+        for number in range(20):
+            recorder.record(POOL, EventReason.SCALED_OUT, f"out {number}")
+        recorder.record(elsewhere, EventReason.SCALED_OUT, "elsewhere")
+        await asyncio.sleep(1)
+        assert not server.failures
+        await asyncio.sleep(ENDING_SECONDS)
+        recorder.record(POOL, EventReason.SCALED_IN, "of a namespace that has its name")
+        await asyncio.sleep(1)
+
+    notes = [body["note"] for body in play(virtual_time, scenario, server)]
+    assert notes == ["elsewhere", "of a namespace that has its name"]

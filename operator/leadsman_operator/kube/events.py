@@ -18,6 +18,7 @@ import structlog
 from leadsman.reasons import Reason
 from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.client import KubeClient
+from leadsman_operator.kube.ending import EndingNamespaces
 from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.resources import Kind
 
@@ -59,8 +60,16 @@ class _Budget:
 class EventRecorder:
     """Writes events as `CONTROLLER`; `instance` is this process's name. Run `run()` beside it."""
 
-    def __init__(self, client: KubeClient, instance: str, *, dropped: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        instance: str,
+        *,
+        ending: EndingNamespaces | None = None,
+        dropped: Callable[[], None] | None = None,
+    ) -> None:
         self._client = client
+        self._ending = ending or EndingNamespaces()
         self._instance = instance[:128]
         self._dropped = dropped
         self._waiting: OrderedDict[tuple[str, str, int], _Pending] = OrderedDict()
@@ -171,6 +180,8 @@ class EventRecorder:
             self._dropped()
 
     async def _write(self, pending: _Pending) -> None:
+        if self._ending.ends(pending.namespace):
+            return
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -195,7 +206,9 @@ class EventRecorder:
             except ApiError as error:
                 if error.status < 500 and error.status != 429:
                     # A namespace that is going away takes no events; nothing else can come of trying again.
-                    if not error.terminating and not error.not_found:
+                    if error.terminating:
+                        self._ending.note(pending.namespace)
+                    elif not error.not_found:
                         _log.warning("event refused", reason=pending.reason, error=str(error))
                     return
             else:

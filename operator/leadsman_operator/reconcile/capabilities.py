@@ -21,6 +21,7 @@ from leadsman_operator.broker.state import BrokerState
 from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.cache import Cache, Key, key_of
 from leadsman_operator.kube.client import KubeClient
+from leadsman_operator.kube.ending import ENDING_SECONDS, EndingNamespaces
 from leadsman_operator.kube.errors import ApiError
 from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
@@ -99,6 +100,7 @@ class CapabilityController:
         events: EventRecorder,
         leadership: Leadership,
         metrics: Metrics,
+        ending: EndingNamespaces,
         startup_seconds: Callable[[Key], float | None],
         tell_about: Callable[[Key], None],
         scope: Callable[[str], bool],
@@ -112,6 +114,7 @@ class CapabilityController:
         self._events = events
         self._leadership = leadership
         self._metrics = metrics
+        self._ending = ending
         self._startup_seconds = startup_seconds
         self._tell_about = tell_about
         self._scope = scope
@@ -235,6 +238,8 @@ class CapabilityController:
         obj = self._cache.get(Kind.CAPABILITY, *key)
         if obj is None or not self._leadership.holds():
             return None
+        if self._ending.ends(key[0]):
+            return ENDING_SECONDS
         uid, now = obj["metadata"]["uid"], asyncio.get_running_loop().time()
         told = self._told.get(key)
         if told is None or told.uid != uid:

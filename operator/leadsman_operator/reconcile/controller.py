@@ -9,6 +9,7 @@ from typing import Any
 
 from leadsman_operator.api import ConditionStatus, ConditionType
 from leadsman_operator.kube.cache import Cache, Key
+from leadsman_operator.kube.ending import ENDING_SECONDS, EndingNamespaces
 from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
@@ -30,11 +31,6 @@ from leadsman_operator.scaling.scale_in import Idle
 
 Object = dict[str, Any]
 
-_ENDING_SECONDS = 10.0
-"""Between looks at the pools of a namespace that is being deleted. Nothing can be made in it, and it never comes
-back; two hundred pools whose Deployments went first would otherwise try to make them again, in the way of its end.
-"""
-
 
 class PoolController:
     """Looks at pools. `look` is what the work queue calls; a pool is never looked at twice at once."""
@@ -51,6 +47,7 @@ class PoolController:
         events: EventRecorder,
         leadership: Leadership,
         metrics: Metrics,
+        ending: EndingNamespaces,
         conflict_quiet_seconds: float,
         wall_clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
     ) -> None:
@@ -67,8 +64,7 @@ class PoolController:
         self._metrics = metrics
         self._records: dict[Key, PoolRecord] = {}
         self._divisions = Divisions()
-        self._ending: dict[str, float] = {}
-        """Namespaces that are being deleted, and when that was last seen."""
+        self._ending = ending
         self._leading_since = 0.0
 
     def lead(self, now: float) -> None:
@@ -108,9 +104,9 @@ class PoolController:
             return await self._look(pool, record)
 
     async def _look(self, pool: Pool, record: PoolRecord) -> float:
+        if self._ending.ends(pool.namespace):
+            return ENDING_SECONDS
         now = asyncio.get_running_loop().time()
-        if now - self._ending.get(pool.namespace, float("-inf")) < _ENDING_SECONDS:
-            return _ENDING_SECONDS
         pool, rebound = pool.at(self._wall_clock())
         look = self._observe(pool, record, now)
         before, record.decision = record.decision, look.decision
@@ -122,9 +118,8 @@ class PoolController:
             again = await (self._actor.act(look) if acting else self._actor.rest(look))
         except (ApiError, UnreachableError) as error:
             if isinstance(error, ApiError) and error.terminating:
-                self._ending = {k: at for k, at in self._ending.items() if now - at < _ENDING_SECONDS}
-                self._ending[pool.namespace] = now
-                return _ENDING_SECONDS
+                self._ending.note(pool.namespace)
+                return ENDING_SECONDS
             # What was found out is told all the same; the queue repeats the look after a pause.
             trouble = error
         record.signal_arrived_at = None
@@ -238,8 +233,7 @@ class PoolController:
             record.took_scale = "deploymentRef" not in (obj.get("spec") or {}) or _took_before(obj)
             self._records[key] = record
             self._metrics.know_pool(*key)
-            # A pool of a namespace that has the name of one that went: none is made in one that ends.
-            self._ending.pop(key[0], None)
+            self._ending.begins(key[0])
         return record
 
     def _forget(self, key: Key) -> None:
