@@ -18,12 +18,11 @@ class LeaseGrant:
 
 @dataclass(slots=True, eq=False)
 class LeaseCall:
-    """One call. `parked` ends as soon as it is known whether the call waits, `ended` once its answer is durable."""
+    """One call. `ended` is done once its answer is durable."""
 
     command: Lease
-    parked: asyncio.Future[bool] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future(), repr=False
-    )
-    ended: asyncio.Future[LeaseGrant] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future(), repr=False
-    )
+    ended: asyncio.Future[LeaseGrant] = field(repr=False)
+    parked: bool = False
+    """It found nothing and waited."""
+    gone: bool = False
+    """Its socket is, so it is not to get anything."""

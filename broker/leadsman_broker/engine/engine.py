@@ -96,7 +96,8 @@ class Engine:
         self.clock = clock
         self.feed = feed
         self.watches = Watches()
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
         """Done when the engine stopped; with the error when it failed."""
         self._store = store
         self._reads = Reads(store)
@@ -116,7 +117,7 @@ class Engine:
 
     def start(self) -> None:
         """Begin to work."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(self._stopped)
 
     async def drain(self) -> None:
@@ -141,30 +142,32 @@ class Engine:
 
     # Commands
 
-    async def submit(self, commands: Sequence[Command], *, grows: bool = False) -> list[Result]:
-        """Apply commands in one step and return their results once they are durable.
+    def submit(self, commands: Sequence[Command], *, grows: bool = False) -> asyncio.Future[list[Result]]:
+        """Apply commands in one step; the future has their results once they are durable.
 
-        `grows`: they add work. Raises ClosingError, StorageLowError, StorageBusyError.
+        `grows`: they add work, and the future may have StorageLowError or StorageBusyError. Raises ClosingError,
+        StorageBusyError.
         """
         self._refuse_when_closing()
         if grows and self.commit_age_seconds > _LATE_COMMIT_SECONDS:
             raise StorageBusyError
-        reply: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[list[Result]] = self._loop.create_future()
         weight = sum(_weight(command) for command in commands)
         self._queue.append(_Group(commands, reply, weight, grows))
         self._wake.set()
-        return await reply
+        return reply
 
     def lease(self, command: Lease) -> LeaseCall:
         """Ask for tasks; the call may be parked. Raises ClosingError."""
         self._refuse_when_closing()
-        call = LeaseCall(command)
+        call = LeaseCall(command, self._loop.create_future())
         self._queue.append(call)
         self._wake.set()
         return call
 
     def abandon(self, call: LeaseCall) -> None:
-        """Drop a parked call whose socket is gone, so that it gets nothing."""
+        """Drop a call whose socket is gone, so that it gets nothing."""
+        call.gone = True
         self._queue.append(Abandon(call.command.call))
         self._wake.set()
 
@@ -278,7 +281,7 @@ class Engine:
             self._calls[call.command.call] = call
         answered = {answer.call for answer in step.answers}
         for call in batch.calls:
-            call.parked.set_result(call.command.call not in answered)
+            call.parked = call.command.call not in answered
         deliveries = await self._commit(step)
         self._reply(batch, step, deliveries)
         self.watches.ended(step.changes.ended)
@@ -290,6 +293,8 @@ class Engine:
         while self._queue and weight < _STEP_TASKS:
             item = self._queue.popleft()
             if isinstance(item, LeaseCall):
+                if item.gone:
+                    continue
                 batch.calls.append(item)
                 batch.commands.append(item.command)
                 weight += item.command.free_slots
@@ -334,10 +339,13 @@ class Engine:
             if not group.reply.done():
                 group.reply.set_result(step.results[first : first + len(group.commands)])
         for answer in step.answers:
-            self._calls.pop(answer.call).ended.set_result(LeaseGrant(answer, deliveries))
+            call = self._calls.pop(answer.call)
+            if not call.ended.done():
+                call.ended.set_result(LeaseGrant(answer, deliveries))
         for number in batch.abandoned:
-            if (call := self._calls.pop(number, None)) is not None:
-                call.ended.set_result(LeaseGrant(Answer(number, WorkerState.ACTIVE), {}))
+            abandoned = self._calls.pop(number, None)
+            if abandoned is not None and not abandoned.ended.done():
+                abandoned.ended.set_result(LeaseGrant(Answer(number, WorkerState.ACTIVE), {}))
 
     def _refuse_what_waits(self) -> None:
         """Refuse new work that came since the commit in flight began; all else keeps its place."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import structlog
 
@@ -18,6 +19,7 @@ from leadsman_broker.http.exchange import (
     Send,
     problem_response,
 )
+from leadsman_broker.http.pending import Begin, Handled, Pending
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Route, Routes
 from leadsman_broker.metrics import HttpMetrics
@@ -25,6 +27,17 @@ from leadsman_broker.metrics import HttpMetrics
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class DirectCall:
+    """What the head of a request asks for, whatever its body."""
+
+    route: Route
+    begin: Begin
+    namespace: str
+    path: str
+    token: str | None
 
 
 class Api:
@@ -41,14 +54,14 @@ class Api:
         self.routes = Routes(routes)
         self._authenticator = authenticator
         self._metrics = metrics
-        self._max_body_bytes = max_body_bytes
+        self.max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"this server speaks HTTP only, not {scope['type']}")
         started = time.perf_counter()
-        exchange = Exchange(scope, receive, send, self._max_body_bytes)
+        exchange = Exchange(scope, receive, send, self.max_body_bytes)
         route: Route | None = None
         status = 200
         try:
@@ -61,48 +74,85 @@ class Api:
                 await exchange.reply(response)
         except CallerGoneError:
             status = 499
-        except ProblemError as problem:
-            status = problem.status
-            await exchange.reply(problem_response(problem))
-        except ClosingError:
-            status = 503
-            await exchange.reply(_closing())
-        except StorageLowError:
-            status = 507
-            await exchange.reply(_storage_low())
-        except StorageBusyError:
-            status = 503
-            await exchange.reply(_storage_busy())
         except asyncio.CancelledError:
             status = 499
             raise
-        except Exception:
-            status = 500
-            log.exception("a request failed", method=scope["method"], path=scope["path"])
-            await exchange.reply(_internal())
+        except Exception as error:  # noqa: BLE001 - logged there, when it is nothing that a caller did
+            refused = _refusal(error, scope["method"], scope["path"])
+            status = refused.status
+            await exchange.reply(refused)
         finally:
             took = None if exchange.parked else time.perf_counter() - started
             self._metrics.answered(scope["method"], route.template if route else "unknown", status, took)
 
-    async def _authorize(self, exchange: Exchange, route: Route) -> None:
-        """Find out who calls and whether the call is theirs to make. Raises ProblemError 401, 403 or 503."""
-        token = _bearer(exchange.header(b"authorization"))
+    # The same for a request that the protocol has whole in its hands, and without a task
+
+    def direct(self, method: str, path: str, authorization: str | None) -> DirectCall | None:
+        """Return what a request with this head asks for; None when its handler needs a task."""
         try:
-            principal = self._authenticator.known(token)
+            route, values = self.routes.find(method, path)
+        except ProblemError:
+            return None
+        if not isinstance(route.handler, Handled):
+            return None
+        return DirectCall(route, route.handler.begin, values["namespace"], path, _bearer(authorization))
+
+    def begin(self, call: DirectCall, body: bytes) -> Pending | Response | None:
+        """Begin a call, or refuse it; None when who calls cannot be known without waiting."""
+        try:
+            principal = self._authenticator.known(call.token)
             if principal is None:
-                principal = await self._authenticator.authenticate(token)
-        except UnauthenticatedError as error:
-            raise ProblemError(
-                401,
-                ProblemCode.UNAUTHENTICATED,
-                str(error),
-                headers={"www-authenticate": "Bearer"},
-            ) from error
-        except AuthUnavailableError as error:
-            raise ProblemError(503, ProblemCode.UNAVAILABLE, str(error), headers={"retry-after": "5"}) from error
+                return None
+            if not principal.may(call.route.roles, call.namespace):
+                return problem_response(_forbidden(principal, call.route, call.namespace))
+            return call.begin(call.namespace, principal, body)
+        except Exception as error:  # noqa: BLE001 - logged there, when it is nothing that a caller did
+            return _refusal(error, call.route.method, call.path)
+
+    def finish(self, call: DirectCall, pending: Pending) -> Response:
+        """Return the reply to a call whose outcome is there."""
+        try:
+            return pending.answer(pending.outcome.result())
+        except Exception as error:  # noqa: BLE001 - logged there, when it is nothing that a caller did
+            return _refusal(error, call.route.method, call.path)
+
+    def count(self, call: DirectCall, status: int, seconds: float | None) -> None:
+        """Count a call that ended; `seconds` None: it was parked."""
+        self._metrics.answered(call.route.method, call.route.template, status, seconds)
+
+    async def _authorize(self, exchange: Exchange, route: Route) -> None:
+        """Find out who calls and whether the call is theirs to make.
+
+        Raises ProblemError 403, UnauthenticatedError and AuthUnavailableError.
+        """
+        token = _bearer(exchange.header(b"authorization"))
+        principal = self._authenticator.known(token)
+        if principal is None:
+            principal = await self._authenticator.authenticate(token)
         if not principal.may(route.roles, exchange.path.get("namespace")):
             raise _forbidden(principal, route, exchange.path.get("namespace"))
         exchange.principal = principal
+
+
+def _refusal(error: Exception, method: str, path: str) -> Response:
+    """Return the reply that tells a caller of an error. One that is nothing a caller did is logged."""
+    if isinstance(error, ProblemError):
+        return problem_response(error)
+    if isinstance(error, UnauthenticatedError):
+        headers = {"www-authenticate": "Bearer"}
+        return problem_response(ProblemError(401, ProblemCode.UNAUTHENTICATED, str(error), headers=headers))
+    if isinstance(error, AuthUnavailableError):
+        return problem_response(
+            ProblemError(503, ProblemCode.UNAVAILABLE, str(error), headers={"retry-after": "5"})
+        )
+    if isinstance(error, ClosingError):
+        return _closing()
+    if isinstance(error, StorageLowError):
+        return _storage_low()
+    if isinstance(error, StorageBusyError):
+        return _storage_busy()
+    log.error("a request failed", method=method, path=path, exc_info=error)
+    return _internal()
 
 
 def _bearer(header: str | None) -> str | None:

@@ -1,7 +1,7 @@
 """Leasing tasks, keeping the leases, settling them."""
 
-import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 from pydantic_core import to_json
@@ -23,14 +23,16 @@ from leadsman.wire.leases import (
     WorkerIdentity,
 )
 from leadsman.wire.problems import ProblemCode
-from leadsman_broker.auth import Role
+from leadsman_broker.auth import Principal, Role
 from leadsman_broker.core.commands import Ack, Beat, Heartbeat, Lease, Nack, Once, Release, Worker
-from leadsman_broker.core.results import HeartbeatOutcome, Onced, Settled
+from leadsman_broker.core.results import HeartbeatOutcome, Onced, Result, Settled
 from leadsman_broker.core.usage import Usage
-from leadsman_broker.engine import Engine, LeaseCall
+from leadsman_broker.engine import Engine, LeaseCall, LeaseGrant
 from leadsman_broker.http import views
-from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, json_response
+from leadsman_broker.http.decode import decode
+from leadsman_broker.http.exchange import Response, json_response
 from leadsman_broker.http.lease_reply import lease_reply
+from leadsman_broker.http.pending import Handled, Pending
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Route
 from leadsman_broker.http.tasks import new_task
@@ -49,11 +51,19 @@ class LeaseCalls:
         """List the calls."""
         settle = "Settle leases: "
         return [
-            Route("POST", _LEASES, self.lease, _WORKERS, "Lease tasks, waiting for work", LeaseRequest, LeaseReply),
+            Route(
+                "POST",
+                _LEASES,
+                Handled(self.lease),
+                _WORKERS,
+                "Lease tasks, waiting for work",
+                LeaseRequest,
+                LeaseReply,
+            ),
             Route(
                 "POST",
                 _LEASES + "/heartbeat",
-                self.heartbeat,
+                Handled(self.heartbeat),
                 _WORKERS,
                 "Renew every lease of a worker",
                 HeartbeatRequest,
@@ -62,18 +72,20 @@ class LeaseCalls:
             Route(
                 "POST",
                 _LEASES + "/once",
-                self.once,
+                Handled(self.once),
                 _WORKERS,
                 "Store a value for the later attempts of a task",
                 OnceRequest,
                 OnceReply,
             ),
-            Route("POST", _LEASES + "/ack", self.ack, _WORKERS, settle + "done", AckRequest, SettleReply),
-            Route("POST", _LEASES + "/nack", self.nack, _WORKERS, settle + "failed", NackRequest, SettleReply),
+            Route("POST", _LEASES + "/ack", Handled(self.ack), _WORKERS, settle + "done", AckRequest, SettleReply),
+            Route(
+                "POST", _LEASES + "/nack", Handled(self.nack), _WORKERS, settle + "failed", NackRequest, SettleReply
+            ),
             Route(
                 "POST",
                 _LEASES + "/release",
-                self.release,
+                Handled(self.release),
                 _WORKERS,
                 settle + "given back without a failure",
                 ReleaseRequest,
@@ -81,13 +93,13 @@ class LeaseCalls:
             ),
         ]
 
-    async def lease(self, exchange: Exchange) -> Response:
+    def lease(self, namespace: str, principal: Principal, body: bytes) -> Pending:
         """Lease tasks; the call may be parked."""
-        request = await exchange.read(LeaseRequest)
+        request = decode(LeaseRequest, body)
         call = self._engine.lease(
             Lease(
                 call=self._engine.next_call(),
-                worker=_worker(exchange, request.worker),
+                worker=_worker(namespace, principal, request.worker),
                 capabilities=tuple(request.capabilities),
                 slots=request.slots,
                 free_slots=request.free_slots,
@@ -97,30 +109,16 @@ class LeaseCalls:
                 wait_seconds=request.wait_seconds,
             )
         )
-        if request.wait_seconds and await call.parked:
-            exchange.parked = True
-            await self._wait(exchange, call)
-        grant = await call.ended
+        return _PendingLease(call.ended, self._leased, bool(request.wait_seconds), call=call, engine=self._engine)
+
+    def _leased(self, grant: LeaseGrant) -> Response:
         return Response(lease_reply(grant, self._engine.clock.now()))
 
-    async def _wait(self, exchange: Exchange, call: LeaseCall) -> None:
-        """Wait for the call's end or its socket's, whichever comes first."""
-        gone = asyncio.ensure_future(exchange.gone())
-        try:
-            await asyncio.wait((call.ended, gone), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            # A task given in this very moment comes back by itself: the worker's next calls do not list it.
-            if not call.ended.done():
-                self._engine.abandon(call)
-            gone.cancel()
-        if not call.ended.done():
-            raise CallerGoneError
-
-    async def heartbeat(self, exchange: Exchange) -> Response:
+    def heartbeat(self, namespace: str, principal: Principal, body: bytes) -> Pending:
         """Renew leases."""
-        request = await exchange.read(HeartbeatRequest)
+        request = decode(HeartbeatRequest, body)
         command = Heartbeat(
-            worker=_worker(exchange, request.worker),
+            worker=_worker(namespace, principal, request.worker),
             capabilities=tuple(request.capabilities),
             slots=request.slots,
             draining=request.draining,
@@ -128,30 +126,30 @@ class LeaseCalls:
                 Beat(item.token, _checkpoint(item), item.progress_seq, _usage(item)) for item in request.leases
             ),
         )
-        (outcome,) = await self._engine.submit([command])
+        return Pending(self._engine.submit([command]), self._renewed)
+
+    def _renewed(self, outcomes: list[Result]) -> Response:
         now = self._engine.clock.now()
-        return json_response(views.heartbeat_reply(cast("HeartbeatOutcome", outcome), now))
+        return json_response(views.heartbeat_reply(cast("HeartbeatOutcome", outcomes[0]), now))
 
-    async def once(self, exchange: Exchange) -> Response:
+    def once(self, namespace: str, _: Principal, body: bytes) -> Pending:
         """Store a value under a key, or answer with the first."""
-        request = await exchange.read(OnceRequest)
-        command = Once(exchange.namespace, request.token, request.key, to_json(request.value))
-        (outcome,) = await self._engine.submit([command])
-        return Response(views.once_reply(cast("Onced", outcome)))
+        request = decode(OnceRequest, body)
+        command = Once(namespace, request.token, request.key, to_json(request.value))
+        return Pending(self._engine.submit([command]), _stored)
 
-    async def ack(self, exchange: Exchange) -> Response:
+    def ack(self, namespace: str, _: Principal, body: bytes) -> Pending:
         """Complete tasks."""
-        request = await exchange.read(AckRequest)
-        namespace = exchange.namespace
-        return await self._settle([_ack(namespace, item) for item in request.acks])
+        request = decode(AckRequest, body)
+        return self._settle([_ack(namespace, item) for item in request.acks])
 
-    async def nack(self, exchange: Exchange) -> Response:
+    def nack(self, namespace: str, _: Principal, body: bytes) -> Pending:
         """Fail attempts."""
-        request = await exchange.read(NackRequest)
-        return await self._settle(
+        request = decode(NackRequest, body)
+        return self._settle(
             [
                 Nack(
-                    exchange.namespace,
+                    namespace,
                     item.token,
                     error_type=item.error.type,
                     error_message=item.error.message,
@@ -164,13 +162,13 @@ class LeaseCalls:
             ]
         )
 
-    async def release(self, exchange: Exchange) -> Response:
+    def release(self, namespace: str, _: Principal, body: bytes) -> Pending:
         """Give tasks back."""
-        request = await exchange.read(ReleaseRequest)
-        return await self._settle(
+        request = decode(ReleaseRequest, body)
+        return self._settle(
             [
                 Release(
-                    exchange.namespace,
+                    namespace,
                     item.token,
                     delay_seconds=item.delay_seconds,
                     reason=item.reason,
@@ -181,9 +179,29 @@ class LeaseCalls:
             ]
         )
 
-    async def _settle(self, commands: Sequence[Ack | Nack | Release]) -> Response:
-        outcomes = await self._engine.submit(commands)
-        return Response(views.settle_reply(cast("list[Settled]", outcomes)))
+    def _settle(self, commands: Sequence[Ack | Nack | Release]) -> Pending:
+        return Pending(self._engine.submit(commands), _settled)
+
+
+@dataclass(slots=True, eq=False)
+class _PendingLease(Pending):
+    call: LeaseCall = field(kw_only=True)
+    engine: Engine = field(kw_only=True)
+
+    @property
+    def parked(self) -> bool:
+        return self.call.parked
+
+    def abandon(self) -> None:
+        self.engine.abandon(self.call)
+
+
+def _stored(outcomes: list[Result]) -> Response:
+    return Response(views.once_reply(cast("Onced", outcomes[0])))
+
+
+def _settled(outcomes: list[Result]) -> Response:
+    return Response(views.settle_reply(cast("list[Settled]", outcomes)))
 
 
 def _checkpoint(item: CarriesCheckpoint) -> bytes | None:
@@ -202,9 +220,9 @@ def _usage(item: CarriesUsage) -> Usage | None:
     return None if usage is None else Usage(usage.tokens, usage.cost_micros)
 
 
-def _worker(exchange: Exchange, worker: WorkerIdentity) -> Worker:
+def _worker(namespace: str, principal: Principal, worker: WorkerIdentity) -> Worker:
     """Return who calls. Raises ProblemError 403 when the token belongs to another pod."""
-    bound = exchange.principal.pod_uid
+    bound = principal.pod_uid
     if bound is not None and bound != worker.pod_uid:
         raise ProblemError(
             403,
@@ -213,7 +231,7 @@ def _worker(exchange: Exchange, worker: WorkerIdentity) -> Worker:
             f"{worker.pod_uid}; set LEADSMAN_POD_UID from metadata.uid of the worker's own pod",
         )
     return Worker(
-        namespace=exchange.namespace,
+        namespace=namespace,
         pod_uid=worker.pod_uid,
         incarnation=worker.incarnation,
         pool=worker.pool,

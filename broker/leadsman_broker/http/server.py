@@ -7,7 +7,7 @@ from typing import Any
 
 import uvicorn
 
-from leadsman_broker.http.whole import WholeProtocol
+from leadsman_broker.http.direct import DirectProtocol
 
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 120
@@ -27,7 +27,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=WholeProtocol,
+                http=DirectProtocol,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",

@@ -17,15 +17,18 @@ from leadsman.wire.tasks import (
     TaskSubmit,
     TaskView,
 )
+from leadsman_broker.auth import Principal
 from leadsman_broker.core.commands import Cancel, Enqueue, NewTask
 from leadsman_broker.core.fingerprint import fingerprint
 from leadsman_broker.core.making import make
-from leadsman_broker.core.results import Cancelled, Refused, Saturated, SubmitOutcome
+from leadsman_broker.core.results import Cancelled, Refused, Result, Saturated, SubmitOutcome
 from leadsman_broker.core.usage import Estimate
 from leadsman_broker.engine import Engine
 from leadsman_broker.http import views
+from leadsman_broker.http.decode import decode
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, bad_query, json_response
 from leadsman_broker.http.paging import PAGING, bounds, task_page
+from leadsman_broker.http.pending import Handled, Pending
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import PRODUCERS, READERS, Parameter, Route
 from leadsman_broker.store.interface import TaskQuery
@@ -46,7 +49,7 @@ class TaskCalls:
             Route(
                 "POST",
                 _TASKS,
-                self.submit,
+                Handled(self.submit),
                 PRODUCERS,
                 "Enqueue a batch of tasks",
                 SubmitRequest,
@@ -105,22 +108,11 @@ class TaskCalls:
             ),
         ]
 
-    async def submit(self, exchange: Exchange) -> Response:
+    def submit(self, namespace: str, principal: Principal, body: bytes) -> Pending:
         """Enqueue a batch."""
-        request = await exchange.read(SubmitRequest)
-        command = Enqueue(exchange.namespace, tuple(self._new_task(exchange, task) for task in request.tasks))
-        (outcomes,) = await self._engine.submit([command], grows=True)
-        results = cast("list[SubmitOutcome]", outcomes)
-        for status, code in ((409, ProblemCode.RUN_ENDED), (422, ProblemCode.ESTIMATE_TOO_LARGE)):
-            refused = [one.reason for one in results if isinstance(one, Refused) and one.code == code]
-            if len(refused) == len(results):
-                raise ProblemError(status, code, refused[0])
-        reply = Response(views.submit_reply(results))
-        waits = [result.retry_after_s for result in results if isinstance(result, Saturated)]
-        if len(waits) == len(results):
-            wait = max(waits)
-            return replace(reply, status=429, headers=((b"retry-after", str(wait).encode()),))
-        return reply
+        request = decode(SubmitRequest, body)
+        command = Enqueue(namespace, tuple(self._new_task(namespace, principal, task) for task in request.tasks))
+        return Pending(self._engine.submit([command], grows=True), _submitted)
 
     async def list(self, exchange: Exchange) -> Response:
         """List tasks."""
@@ -180,9 +172,9 @@ class TaskCalls:
             raise _unknown_task(task_id)
         return json_response(await self._view(exchange.namespace, task_id))
 
-    def _new_task(self, exchange: Exchange, task: TaskSubmit) -> NewTask:
-        identifies = self._engine.core.identifies_tenants(exchange.namespace, task.capability)
-        return new_task(task, exchange.principal.name if identifies else task.tenant)
+    def _new_task(self, namespace: str, principal: Principal, task: TaskSubmit) -> NewTask:
+        identifies = self._engine.core.identifies_tenants(namespace, task.capability)
+        return new_task(task, principal.name if identifies else task.tenant)
 
     async def _view(self, namespace: str, task_id: str, *, payload: bool = False) -> TaskView:
         record = await self._engine.task(namespace, task_id)
@@ -216,6 +208,20 @@ def new_task(task: TaskSubmit, tenant: str) -> NewTask:
             None if estimate is None else Estimate(estimate.tokens, estimate.cost_micros),
         ),
     )
+
+
+def _submitted(outcomes: list[Result]) -> Response:
+    results = cast("list[SubmitOutcome]", outcomes[0])
+    for status, code in ((409, ProblemCode.RUN_ENDED), (422, ProblemCode.ESTIMATE_TOO_LARGE)):
+        refused = [one.reason for one in results if isinstance(one, Refused) and one.code == code]
+        if len(refused) == len(results):
+            raise ProblemError(status, code, refused[0])
+    reply = Response(views.submit_reply(results))
+    waits = [result.retry_after_s for result in results if isinstance(result, Saturated)]
+    if len(waits) == len(results):
+        wait = max(waits)
+        return replace(reply, status=429, headers=((b"retry-after", str(wait).encode()),))
+    return reply
 
 
 def _wait(text: str | None) -> float:

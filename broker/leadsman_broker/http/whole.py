@@ -6,6 +6,7 @@ is whole leaves in one message and one send. All else goes uvicorn's way.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -15,8 +16,27 @@ from leadsman_broker.http.corking import CorkedProtocol
 WHOLE_REPLY = "leadsman.http.reply"
 """ASGI extension, and the type of its one message: `status`, `content_type` and `body` of the whole reply."""
 
+CLOSE = (b"connection", b"close")
+
 _EXTENSIONS: dict[str, dict[object, object]] = {WHOLE_REPLY: {}}
 _SPECIAL = (b"?", b"%", b"#")
+
+
+def is_usual(parser: Any, url: bytes) -> bool:
+    """Whether a request's path is as it stands, and its version the usual one."""
+    plain = url.startswith(b"/") and url.isascii() and not any(mark in url for mark in _SPECIAL)
+    return plain and parser.get_http_version() == "1.1" and not parser.should_upgrade()
+
+
+def head_of(status: int, fields: Iterable[tuple[bytes, bytes]], content_type: bytes, length: int) -> bytes:
+    """Return the head of a whole reply."""
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    return b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (
+        STATUS_LINE[status],
+        lines,
+        content_type,
+        length,
+    )
 
 
 class WholeCycle(RequestResponseCycle):
@@ -32,15 +52,8 @@ class WholeCycle(RequestResponseCycle):
         if self.disconnected:
             return
         body = message["body"]
-        fields = b"".join([b"%b: %b\r\n" % field for field in self.default_headers])
-        if not self.keep_alive:
-            fields += b"connection: close\r\n"
-        head = b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (
-            STATUS_LINE[message["status"]],
-            fields,
-            message["content_type"],
-            len(body),
-        )
+        fields = self.default_headers if self.keep_alive else [*self.default_headers, CLOSE]
+        head = head_of(message["status"], fields, message["content_type"], len(body))
         self.waiting_for_100_continue = False
         self.response_started = self.response_complete = True
         self.transport.write(head if self.scope["method"] == "HEAD" else head + body)
@@ -53,11 +66,24 @@ class WholeCycle(RequestResponseCycle):
 class WholeProtocol(CorkedProtocol):
     """uvicorn's protocol with the short way."""
 
+    _running: RequestResponseCycle | None = None
+    """The request that the application has; `cycle` is the last one of those that the caller did not wait for."""
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the request that the application has, also when others came behind it."""
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+
     def on_headers_complete(self) -> None:
         """Hand a request to the application; its body may still be under way."""
         parser, url = self.parser, self.url
-        usual = url.startswith(b"/") and url.isascii() and not any(mark in url for mark in _SPECIAL)
-        if not usual or parser.get_http_version() != "1.1" or parser.should_upgrade():
+        if not is_usual(parser, url):
             super().on_headers_complete()
             return
         scope: Any = self.scope
