@@ -12,10 +12,13 @@ from typing import Any
 
 import atheris
 
-with atheris.instrument_imports(include=["leadsman_broker.http.decode", "leadsman_broker.core.ids"]):
+with atheris.instrument_imports(
+    include=["leadsman_broker.http.decode", "leadsman_broker.http.usual", "leadsman_broker.core.ids"]
+):
     from leadsman_broker.core.ids import parse_token
     from leadsman_broker.http.decode import decode
     from leadsman_broker.http.problems import ProblemError
+    from leadsman_broker.http.usual import UsualTasks, usual_acks
 
 from pydantic import BaseModel
 from pydantic_core import to_json
@@ -33,6 +36,7 @@ MODELS: list[type[BaseModel]] = [
     LeaseRequest,
     CapabilitiesRequest,
 ]
+USUAL = UsualTasks()
 TASK = '{"tasks":[{"capability":"work","payload":%s,"idempotency_key":"k"}]}'
 SEEDS = [
     *(TASK % payload for payload in ("null", '{"a":[1,2.5e3,"\\ud83d\\ude00"]}', '"\\u0000"', '"\\ud800"')),
@@ -58,7 +62,12 @@ def target(data: bytes) -> None:
         if problem.status not in {400, 422}:
             raise
         problem.body()
+        if usual(model, data[1:]) is not None:
+            raise AssertionError(f"refused ({problem}), but read in one pass") from problem
         return
+    read = usual(model, data[1:])
+    if read is not None and read != written(request):
+        raise AssertionError(f"read in one pass as {read}")
     for value in values(request):
         text = to_json(value)
         if json.loads(text) != value:
@@ -67,6 +76,22 @@ def target(data: bytes) -> None:
     if isinstance(request, AckRequest):
         for ack in request.acks:
             parse_token(ack.token)
+
+
+def usual(model: type[BaseModel], body: bytes) -> list[bytes | None] | None:
+    """Return the free-form parts that are read in one pass; None when they are not."""
+    if model is SubmitRequest:
+        tasks = USUAL.read(body)
+        return None if tasks is None else [task.payload for task in tasks]
+    acks = usual_acks("default", body) if model is AckRequest else None
+    return None if acks is None else [ack.result for ack in acks]
+
+
+def written(request: BaseModel) -> list[bytes | None]:
+    """Return the free-form parts of a request as the core gets them."""
+    if isinstance(request, SubmitRequest):
+        return [to_json(task.payload) for task in request.tasks]
+    return [None if value is None else to_json(value) for value in values(request)]
 
 
 def values(request: Any) -> list[Any]:

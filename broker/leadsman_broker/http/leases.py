@@ -32,10 +32,11 @@ from leadsman_broker.http import views
 from leadsman_broker.http.decode import decode
 from leadsman_broker.http.exchange import Response, json_response
 from leadsman_broker.http.lease_reply import lease_reply
+from leadsman_broker.http.new_task import new_task
 from leadsman_broker.http.pending import Handled, Pending
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import Route
-from leadsman_broker.http.tasks import new_task
+from leadsman_broker.http.usual import usual_acks
 
 _LEASES = "/v1/namespaces/{namespace}/leases"
 _WORKERS = frozenset({Role.WORKER})
@@ -140,8 +141,10 @@ class LeaseCalls:
 
     def ack(self, namespace: str, _: Principal, body: bytes) -> Pending:
         """Complete tasks."""
-        request = decode(AckRequest, body)
-        return self._settle([_ack(namespace, item) for item in request.acks])
+        acks = usual_acks(namespace, body)
+        if acks is None:
+            acks = [_ack(namespace, item) for item in decode(AckRequest, body).acks]
+        return self._settle(acks)
 
     def nack(self, namespace: str, _: Principal, body: bytes) -> Pending:
         """Fail attempts."""

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import cast
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from leadsman.wire.base import MAX_WAIT_SECONDS
 from leadsman.wire.explanations import TaskExplanation
@@ -14,23 +14,21 @@ from leadsman.wire.tasks import (
     SubmitRequest,
     TaskList,
     TaskState,
-    TaskSubmit,
     TaskView,
 )
 from leadsman_broker.auth import Principal
-from leadsman_broker.core.commands import Cancel, Enqueue, NewTask
-from leadsman_broker.core.fingerprint import fingerprint
-from leadsman_broker.core.making import make
+from leadsman_broker.core.commands import Cancel, Enqueue
 from leadsman_broker.core.results import Cancelled, Refused, Result, Saturated, SubmitOutcome
-from leadsman_broker.core.usage import Estimate
 from leadsman_broker.engine import Engine
 from leadsman_broker.http import views
 from leadsman_broker.http.decode import decode
 from leadsman_broker.http.exchange import CallerGoneError, Exchange, Response, bad_query, json_response
+from leadsman_broker.http.new_task import new_task
 from leadsman_broker.http.paging import PAGING, bounds, task_page
 from leadsman_broker.http.pending import Handled, Pending
 from leadsman_broker.http.problems import ProblemError
 from leadsman_broker.http.routing import PRODUCERS, READERS, Parameter, Route
+from leadsman_broker.http.usual import UsualTasks
 from leadsman_broker.store.interface import TaskQuery
 
 _FINAL = frozenset({TaskState.COMPLETED, TaskState.DEAD, TaskState.EXPIRED, TaskState.CANCELLED, TaskState.SHED})
@@ -42,6 +40,7 @@ class TaskCalls:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._usual = UsualTasks()
 
     def routes(self) -> list[Route]:
         """List the calls."""
@@ -110,9 +109,16 @@ class TaskCalls:
 
     def submit(self, namespace: str, principal: Principal, body: bytes) -> Pending:
         """Enqueue a batch."""
-        request = decode(SubmitRequest, body)
-        command = Enqueue(namespace, tuple(self._new_task(namespace, principal, task) for task in request.tasks))
-        return Pending(self._engine.submit([command], grows=True), _submitted)
+        tasks = self._usual.read(body)
+        if tasks is None:
+            tasks = [new_task(task, task.tenant) for task in decode(SubmitRequest, body).tasks]
+        identifies = self._engine.core.identifies_tenants
+        if any(identifies(namespace, capability) for capability in {task.capability for task in tasks}):
+            tasks = [
+                task._replace(tenant=principal.name) if identifies(namespace, task.capability) else task
+                for task in tasks
+            ]
+        return Pending(self._engine.submit([Enqueue(namespace, tuple(tasks))], grows=True), _submitted)
 
     async def list(self, exchange: Exchange) -> Response:
         """List tasks."""
@@ -172,10 +178,6 @@ class TaskCalls:
             raise _unknown_task(task_id)
         return json_response(await self._view(exchange.namespace, task_id))
 
-    def _new_task(self, namespace: str, principal: Principal, task: TaskSubmit) -> NewTask:
-        identifies = self._engine.core.identifies_tenants(namespace, task.capability)
-        return new_task(task, principal.name if identifies else task.tenant)
-
     async def _view(self, namespace: str, task_id: str, *, payload: bool = False) -> TaskView:
         record = await self._engine.task(namespace, task_id)
         if record is None:
@@ -183,31 +185,6 @@ class TaskCalls:
         view = views.task_view(record, self._engine.clock.now())
         text = await self._engine.payload(namespace, task_id) if payload else None
         return view if text is None else view.model_copy(update={"payload": from_json(text)})
-
-
-def new_task(task: TaskSubmit, tenant: str) -> NewTask:
-    """Return the core's form of a task to enqueue."""
-    key = task.idempotency_key
-    estimate = task.estimate
-    return make(
-        NewTask,
-        (
-            task.capability,
-            to_json(task.payload),
-            task.name,
-            tenant,
-            task.task_class,
-            task.priority,
-            key,
-            b"" if key is None else fingerprint(task.payload),
-            task.delay_seconds,
-            task.ttl_seconds,
-            task.max_attempts,
-            task.traceparent,
-            task.run_id or "",
-            None if estimate is None else Estimate(estimate.tokens, estimate.cost_micros),
-        ),
-    )
 
 
 def _submitted(outcomes: list[Result]) -> Response:

@@ -30,6 +30,9 @@ class TaskClass(StrEnum):
     BACKGROUND = "background"
 
 
+IdempotencyKey = Annotated[str, Field(min_length=1, max_length=256)]
+
+
 class TaskSubmit(Request):
     """One task to enqueue."""
 
@@ -40,7 +43,7 @@ class TaskSubmit(Request):
     task_class: Annotated[TaskClass, Field(alias="class")] = TaskClass.BACKGROUND
     priority: Annotated[int, Field(ge=0, le=9)] | None = None
     """Higher first. Default 5 for interactive, 0 for background."""
-    idempotency_key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    idempotency_key: IdempotencyKey | None = None
     delay_seconds: Seconds = 0.0
     ttl_seconds: Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)] | None = None
     """From accept; checked while queued and at lease. Never stops a leased task."""
