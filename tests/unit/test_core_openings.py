@@ -5,6 +5,7 @@ import pytest
 from core_rig import CAPABILITY, Rig
 from leadsman.wire.capabilities import CapabilityConfig, OverCap
 from leadsman.wire.tasks import TaskClass
+from leadsman_broker.core.commands import Sweep
 from leadsman_broker.core.openings import APART_SECONDS
 
 CEILING = {"max_in_flight": 1}
@@ -128,3 +129,28 @@ def test_the_openings_of_tenants_go_after_a_day_and_that_of_the_queue_stays():
     assert [place[1] for place in rig.tables.openings] == [None]
     rig.restart()
     assert rig.stats().oldest_age_seconds == pytest.approx(90_100, abs=1)
+
+
+def sweeps(rig, hours):
+    """Let hours pass with a sweep after each; say how many of them wrote to let go of openings."""
+    written = 0
+    for _ in range(hours):
+        rig.freeze(3600)
+        rig.run([Sweep(before=0.0)])
+        written += bool(rig.last.changes.openings_before)
+    return written
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_nothing_is_written_to_let_go_of_openings_while_none_is_old(restart):
+    assert sweeps(Rig(rules(**CAP)), 30) == 0
+    rig, held = held_back(CAP)
+    rig.ack(held)
+    assert [place[1] for place in rig.tables.openings] == ["a"]
+    if restart:
+        rig.restart()
+    assert sweeps(rig, 23) == 0
+    assert sweeps(rig, 30) == 1
+    assert not rig.tables.openings
+    rig.restart()
+    assert sweeps(rig, 30) == 0

@@ -145,6 +145,8 @@ class Core:
         dispatch(state)
         if state.opened:
             openings.keep(state)
+        if state.out.openings:
+            openings.follow(state)
         end_expired(state)
 
         changes = state.out.changes(state.now, state.next_seq)

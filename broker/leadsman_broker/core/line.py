@@ -178,13 +178,12 @@ class Line:
 
     def follow(self, rules: CapabilityConfig, now: float) -> list[str]:
         """Take over the caps and weights of new rules; return the tenants that a cap blocks no longer."""
-        waited, waits = self._rules.over_cap is OverCap.WAIT, rules.over_cap is OverCap.WAIT
+        blocked = {tenant.name for tenant in self.tenants.values() if self.cap_blocks(tenant)}
         self._rules = rules
         opened = []
         for tenant in self.tenants.values():
-            was_blocked = waited and tenant.capped
             tenant.follow(rules)
-            if was_blocked and not (waits and tenant.capped):
+            if tenant.name in blocked and not self.cap_blocks(tenant):
                 tenant.opened_at = [now, now]
                 opened.append(tenant.name)
             self._count_excess(tenant)
@@ -195,6 +194,10 @@ class Line:
         return opened
 
     # What is asked
+
+    def cap_blocks(self, tenant: Tenant) -> bool:
+        """Whether a tenant's cap keeps its tasks waiting, even while slots are idle."""
+        return tenant.capped and self._rules.over_cap is OverCap.WAIT
 
     def tenant(self, name: str) -> Tenant:
         """Return a tenant, new if it was not known."""
@@ -262,12 +265,13 @@ class Line:
         tenant = self.tenants.get(row.tenant) or self.tenant(row.tenant)
         self.in_flight[INTERACTIVE if row.task_class is _INTERACTIVE_CLASS else BACKGROUND] += change
         was_capped = tenant.capped
+        was_blocked = was_capped and self.cap_blocks(tenant)
         tenant.count_in_flight(change)
         opened = False
         if tenant.cap is not None:
             self._count_excess(tenant)
             if tenant.capped is not was_capped:
-                if was_capped and self._rules.over_cap is OverCap.WAIT:
+                if was_blocked:
                     tenant.opened_at = [now, now]
                     opened = True
                 for lane in tenant.lanes.values():
@@ -303,7 +307,7 @@ class Line:
             kind = lane.interactive + (SUSPECT if lane.suspect else 0)
             if not tenant.capped:
                 target = self.shelves[kind]
-            elif self._rules.over_cap is OverCap.USE_IDLE:
+            elif not self.cap_blocks(tenant):
                 target = self.shelves[kind + OVER_CAP]
         before = lane.shelf
         if target is before:

@@ -5,9 +5,8 @@ that ends: what is still open at the end of a step is written, and again only wh
 behind. So much too old is a task at most after a restart, never too young.
 """
 
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
-
-from leadsman.wire.capabilities import OverCap
 
 if TYPE_CHECKING:
     from leadsman_broker.core.queues import Queue
@@ -42,18 +41,32 @@ def keep(state: "State") -> None:
             continue
         if name is None:
             _keep_queue(state, queue)
-        elif (tenant := queue.line.tenants.get(name)) is not None:
-            waits = tenant.capped and queue.rules.over_cap is OverCap.WAIT
-            if not waits:
-                _keep_tenant(state, queue, tenant)
+        elif (tenant := queue.line.tenants.get(name)) is not None and not queue.line.cap_blocks(tenant):
+            _keep_tenant(state, queue, tenant)
     state.opened.clear()
 
 
+def follow(state: "State") -> None:
+    """Note the openings of tenants that the step writes, whatever held them."""
+    for (_, tenant, _), at in state.out.openings.items():
+        if tenant is not None:
+            note(state, at)
+
+
+def note(state: "State", at: float) -> None:
+    """Note that the opening of a tenant at this time is in the store."""
+    state.oldest_opening = min(state.oldest_opening, at)
+    state.newest_opening = max(state.newest_opening, at)
+
+
 def sweep(state: "State") -> None:
-    """Let go of the openings of tenants that are old."""
-    if state.now - state.openings_swept_at >= _SWEEP_SECONDS:
-        state.openings_swept_at = state.now
-        state.out.openings_before = state.now - KEPT_SECONDS
+    """Let go of the openings of tenants that are old, if there may be any."""
+    before = state.now - KEPT_SECONDS
+    if state.oldest_opening >= before or state.now - state.openings_swept_at < _SWEEP_SECONDS:
+        return
+    state.openings_swept_at = state.now
+    state.out.openings_before = before
+    state.oldest_opening = before if state.newest_opening >= before else inf
 
 
 def _keep_queue(state: "State", queue: "Queue") -> None:

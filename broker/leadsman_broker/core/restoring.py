@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskState
-from leadsman_broker.core import budgets, ledger
+from leadsman_broker.core import budgets, ledger, openings
 from leadsman_broker.core.attempts import EndReason
 from leadsman_broker.core.holding import hold
 from leadsman_broker.core.ids import make_token
@@ -72,6 +72,8 @@ def restore(state: "State", stored: Stored) -> None:
 
 
 def _reopen(state: "State", opening: OpeningRow) -> None:
+    if opening.tenant is not None:
+        openings.note(state, opening.at)
     queue = state.queues.get((opening.namespace, opening.capability))
     if queue is None:
         return

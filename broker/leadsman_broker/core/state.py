@@ -1,5 +1,7 @@
 """All that the core remembers. Rules live in the modules beside it; this one only holds and marks."""
 
+from math import inf
+
 from leadsman_broker.core.alarms import Alarms
 from leadsman_broker.core.fleet import Fleet
 from leadsman_broker.core.gates import Gate
@@ -47,8 +49,10 @@ class State:
         "lease_ends",
         "loaded",
         "namespaces",
+        "newest_opening",
         "next_seq",
         "now",
+        "oldest_opening",
         "opened",
         "openings_swept_at",
         "out",
@@ -126,6 +130,10 @@ class State:
         self.opened: dict[tuple[QueueKey, str | None], None] = {}
         """Queues (None) and tenants that a ceiling or a cap stopped blocking in the step, if only for a moment."""
         self.openings_swept_at = 0.0
+        self.oldest_opening = inf
+        """Of the tenants' in the store, none is older; infinite when there are none."""
+        self.newest_opening = 0.0
+        """Of the tenants' that were ever stored."""
 
         self.out = Outbox()
         self.changed_queues: set[QueueKey] = set()
