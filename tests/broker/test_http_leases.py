@@ -211,6 +211,18 @@ async def test_a_waiting_call_ends_empty_when_its_time_is_over(client):
     assert await client.lease(wait=0.1) == {"worker": "active", "leases": []}
 
 
+async def test_large_tasks_given_in_the_step_that_accepts_them_are_all_delivered(start_broker):
+    """More than is kept in memory for tasks that were accepted a moment ago."""
+    broker = start_broker(args=["--max-body-bytes", "67108864"])
+    async with BrokerClient(broker.url) as client:
+        await client.configure({"name": "work"})
+        waiting = asyncio.create_task(client.lease(slots=100, wait=60))
+        await _parked(client, 1)
+        payloads = [f"{number}" + "x" * 250_000 for number in range(100)]
+        await client.submit(*[{"capability": "work", "payload": payload} for payload in payloads])
+        assert [lease["task"]["payload"] for lease in (await waiting)["leases"]] == payloads
+
+
 async def test_a_call_gets_no_more_than_its_free_slots(client):
     await client.submit(*[{"capability": "work"}] * 5)
 

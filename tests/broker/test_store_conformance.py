@@ -141,6 +141,17 @@ def test_what_a_step_changed_can_be_committed_with_everything_else_it_changed(re
     assert record.history == (HistoryRow(1, 1, 100.5, "failed", 1, "pod.i1", "Boom", 99.25),)
 
 
+def test_of_tasks_that_nobody_had_yet_less_is_read_and_the_same_told(store):
+    rows = [accepted(seq, b"%d" % seq) for seq in (1, 2, 3)]
+    rows[1] = rows[1]._replace(traceparent="00-ab-cd-01", name="other")
+    store.commit(Changes(accepted=rows))
+    ids = [task_id(seq) for seq in (3, 1, 2, 9)]
+    found = store.deliveries(ids, first=True)
+    assert found == store.deliveries(ids)
+    assert {task_id(seq): b"%d" % seq for seq in (1, 2, 3)} == {key: one.payload for key, one in found.items()}
+    assert store.deliveries([task_id(1)[:12] + "ffffffff"], first=True) == {}
+
+
 @pytest.mark.parametrize("many", [2, 5, 16, 86, 200])
 def test_a_step_of_many_tasks_is_written_whole_and_each_task_as_itself(reopen, many):
     """A store may write many rows with one statement; none may be left out, doubled or mixed up."""

@@ -63,6 +63,7 @@ def describe(state: "State", row: TaskRow, lease: Lease) -> Granted:
             row.run_id,
             state.now - row.accepted_at,
             row.seq < state.restored_below,
+            row.epoch == 1 and lease.started_at == state.now,
             remaining(state, row, lease) if row.run_id or queue.budget is not None else None,
             namespace,
             capability,

@@ -67,6 +67,8 @@ class Granted(NamedTuple):
     age_seconds: float
     maybe_ran: bool
     """It comes from a backup and may have run, even to its end, in the time the backup does not know of."""
+    first: bool
+    """Nobody had it before, so there is no checkpoint of it and nothing that was done once."""
     remaining: Remaining | None
     """What the attempt may still use; None: it has no cap."""
     namespace: str

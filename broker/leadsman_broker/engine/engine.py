@@ -305,7 +305,8 @@ class Engine:
                 if item.grows:
                     low = self._store.space().low if low is None else low
                     if low:
-                        item.reply.set_exception(StorageLowError())
+                        if not item.reply.done():
+                            item.reply.set_exception(StorageLowError())
                         continue
                 batch.groups.append((item, len(batch.commands)))
                 batch.commands.extend(item.commands)
@@ -314,18 +315,27 @@ class Engine:
 
     async def _commit(self, step: Step) -> dict[str, Delivery]:
         """Make the step durable; return payloads of the tasks it leased."""
-        granted = [lease.task_id for answer in step.answers for lease in answer.leases]
+        granted = {lease.task_id: lease for answer in step.answers for lease in answer.leases}
         self._fresh.follow(step.changes)
-        deliveries, unknown = self._fresh.take(granted) if granted else ({}, [])
+        deliveries, unknown = self._fresh.take([*granted]) if granted else ({}, [])
         if not step.changes and not unknown:
             return deliveries
+        first = [task_id for task_id in unknown if granted[task_id].first]
+        later = [task_id for task_id in unknown if not granted[task_id].first]
+        # Nothing that this commit changes is read of them, so that they are read while the disk works.
+        beside = self._reader.call(self._reads.deliveries, first, first=True) if first else None
         started = time.monotonic()
         self._committing_since = started
-        late = asyncio.get_running_loop().call_later(_LATE_COMMIT_SECONDS, self._refuse_what_waits)
-        deliveries |= await self._writer.call(self._commit_and_read, step.changes, unknown)
-        late.cancel()
+        refusing = self._loop.call_later(_LATE_COMMIT_SECONDS, self._refuse_what_waits)
+        deliveries |= await self._writer.call(self._commit_and_read, step.changes, later)
+        refusing.cancel()
         self._committing_since = None
         self._metrics.committed(time.monotonic() - started, step.changes)
+        if beside is not None:
+            deliveries |= await beside
+            # A burst of large tasks, leased in the step that accepts them: they were not there yet.
+            late = [task_id for task_id in first if task_id not in deliveries]
+            deliveries |= await self._reader.call(self._reads.deliveries, late) if late else {}
         return deliveries
 
     def _commit_and_read(self, changes: Changes, task_ids: list[str]) -> dict[str, Delivery]:

@@ -18,10 +18,10 @@ class Reads:
         with self._lock:
             return self._store.read(needs)
 
-    def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
-        """Return what workers need of leased tasks."""
+    def deliveries(self, task_ids: list[str], *, first: bool = False) -> dict[str, Delivery]:
+        """Return what workers need of leased tasks. `first`: none was ever leased before."""
         with self._lock:
-            return self._store.deliveries(task_ids)
+            return self._store.deliveries(task_ids, first=first)
 
     def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:
         """Return one task."""

@@ -126,8 +126,8 @@ class Store(Protocol):
         """Return the rows that commands need, in one go. What does not exist is absent from the answer."""
         ...
 
-    def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
-        """Return payload and more of live tasks, by id."""
+    def deliveries(self, task_ids: list[str], *, first: bool = False) -> dict[str, Delivery]:
+        """Return payload and more of live tasks, by id. `first`: none was ever leased before."""
         ...
 
     def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:

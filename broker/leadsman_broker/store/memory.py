@@ -175,7 +175,7 @@ class MemoryStore:
         loaded.ledger = {key: tables.ledger[key] for key in needs.attempts if key in tables.ledger}
         return loaded
 
-    def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
+    def deliveries(self, task_ids: list[str], *, first: bool = False) -> dict[str, Delivery]:
         """Return payload and more of live tasks, by id."""
         tables = self._tables
         found = {}

@@ -7,6 +7,7 @@ from typing import Any
 import apsw
 
 from leadsman_broker.core.ids import seq_of
+from leadsman_broker.core.making import make
 from leadsman_broker.core.rows import (
     CordonRow,
     FenceRow,
@@ -122,6 +123,15 @@ class Reader:
         return {
             task_id: Delivery(name, payload, checkpoint, traceparent, _object(once.get(task_id)))
             for task_id, name, payload, checkpoint, traceparent, _ in rows
+        }
+
+    def first_deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
+        """Return payload and more of live tasks that were never leased: such have neither checkpoint nor `once`."""
+        wanted = set(task_ids)
+        return {
+            task_id: make(Delivery, (name, payload, None, traceparent, None))
+            for task_id, name, payload, traceparent in self._many("read_first_deliveries", _seqs(wanted))
+            if task_id in wanted
         }
 
     def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:

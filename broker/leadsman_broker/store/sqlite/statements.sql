@@ -278,6 +278,12 @@ CROSS JOIN live ON live.seq = wanted.value
 JOIN payloads ON payloads.seq = live.seq
 LEFT JOIN checkpoints ON checkpoints.seq = live.seq
 
+-- name: read_first_deliveries
+SELECT live.id, live.name, payloads.payload, live.traceparent
+FROM json_each(?) AS wanted
+CROSS JOIN live ON live.seq = wanted.value
+JOIN payloads ON payloads.seq = live.seq
+
 -- name: read_live_task
 SELECT
     seq, id, queue, tenant, class, priority, idempotency_key IS NOT NULL, accepted_at, max_attempts,

@@ -69,9 +69,9 @@ class SqliteStore:
         """Return the rows that commands need."""
         return self._reader.read(needs)
 
-    def deliveries(self, task_ids: list[str]) -> dict[str, Delivery]:
+    def deliveries(self, task_ids: list[str], *, first: bool = False) -> dict[str, Delivery]:
         """Return payload and more of live tasks, by id."""
-        return self._reader.deliveries(task_ids)
+        return self._reader.first_deliveries(task_ids) if first else self._reader.deliveries(task_ids)
 
     def task(self, namespace: str, task_id: str, now: float) -> TaskRecord | None:
         """Return one task, or None."""
