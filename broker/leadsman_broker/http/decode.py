@@ -78,7 +78,8 @@ def decode(model: type[Model], body: bytes) -> Model:
 def has_large_numbers(text: bytes) -> bool:
     """Whether a number may be in a JSON text that a double cannot hold."""
     shape = text.translate(_SHAPE)
-    return any(large in shape for large in _LARGE)
+    exponent, signed_exponent, digits = _LARGE
+    return exponent in shape or signed_exponent in shape or digits in shape
 
 
 def _refuse_ambiguous(body: bytes) -> None:

@@ -10,7 +10,7 @@ Requests and their order stay what they are: while a call is under way, what com
 
 import asyncio
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
@@ -69,7 +69,7 @@ class DirectProtocol(WholeProtocol):
 
     def _make_call(self, data: bytes) -> bool:
         """Begin the call that these bytes ask for; False: they are for the parser."""
-        if not self._between or self._api is None or self.flow.write_paused or self.transport.is_closing():
+        if not self._between or self._api is None or self.flow.write_paused or self._wire.is_closing():
             return False
         if self.cycle is not None and not self.cycle.response_complete:
             return False
@@ -165,12 +165,12 @@ class DirectProtocol(WholeProtocol):
         body = response.body
         close = response.close or self._closing
         if response.status == 200 and response.content_type is JSON_TYPE and not (response.headers or close):
-            self.transport.write(b"%b%d\r\n\r\n%b" % (self._start(), len(body), body))
+            self._wire.write(b"%b%d\r\n\r\n%b" % (self._start(), len(body), body))
         else:
             fields = [*self.server_state.default_headers, *response.headers]
             if close:
                 fields.append(CLOSE)
-            self.transport.write(head_of(response.status, fields, response.content_type, len(body)) + body)
+            self._wire.write(head_of(response.status, fields, response.content_type, len(body)) + body)
         self._call = None
         if self._api is not None:
             self._api.count(call, response.status, None if parked else time.perf_counter() - self._began)
@@ -189,6 +189,12 @@ class DirectProtocol(WholeProtocol):
         return self._usual_head
 
     # The life of a connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve a connection."""
+        super().connection_made(transport)
+        # Replies made here are whole, and nothing is held back while a call is under way.
+        self._wire = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of a call whose caller is gone."""
@@ -213,7 +219,7 @@ class DirectProtocol(WholeProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, or wait for one."""
         self.server_state.total_requests += 1
-        if self.transport.is_closing():
+        if self._wire.is_closing():
             return
         if not self._later:
             self.flow.resume_reading()

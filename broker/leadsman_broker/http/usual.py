@@ -12,6 +12,7 @@ models, of which commands are made. Here all of that is told from what one pass 
 What is not so (None) is for `decode`, which also says what is wrong with it.
 """
 
+import re
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -26,7 +27,7 @@ from leadsman_broker.http.decode import ENVELOPE, SPARE_LEVELS, has_large_number
 from leadsman_broker.http.new_task import new_task
 
 _KEY_END = b'":'
-_SPACES = b"\n\r\t"
+_SPACED = re.compile(rb"[\n\r\t]:")
 _LARGE_DIGITS = 300
 """Below so many a whole number fits into a double."""
 _KNOWN_FORMS = 4096
@@ -112,10 +113,13 @@ def usual_acks(namespace: str, body: bytes) -> list[Ack] | None:
 
 def _items(body: bytes, name: str) -> list[Any] | None:
     """Return the list that is the only field of a body and has as many items as a batch may have."""
-    # A character written as a number could be one that ends a key, written back as itself.
-    if (b"\\" in body and b"\\u" in body) or b" :" in body:
+    # A character written as a number could be one that ends a key, written back as itself. Single bytes are found
+    # much faster than two, so that these are only looked for where there is one.
+    if b"\\" in body and b"\\u" in body:
         return None
-    if any(space in body and bytes((space,)) + b":" in body for space in _SPACES):
+    if b" " in body and b" :" in body:
+        return None
+    if (b"\n" in body or b"\r" in body or b"\t" in body) and _SPACED.search(body):
         return None
     try:
         tree = _tree(body)

@@ -1,6 +1,15 @@
 """Counters and histograms that are written as things happen."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from bisect import bisect_left
+from collections import Counter as Tally
+from collections.abc import Iterator
+from itertools import accumulate
+from math import inf
+
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from leadsman_broker.core.rows import Changes
 
@@ -46,38 +55,58 @@ class EngineMetrics:
         self.commit_rows.observe(len(changes.accepted) + len(changes.updated) + len(changes.ended))
 
 
-class HttpMetrics:
-    """What was asked over HTTP and how fast it was answered."""
+class _Answers:
+    """The requests of one method and route."""
+
+    __slots__ = ("by_bucket", "by_status", "seconds")
+
+    def __init__(self) -> None:
+        self.by_status: Tally[int] = Tally()
+        self.by_bucket = [0] * (len(_HTTP_BUCKETS) + 1)
+        self.seconds = 0.0
+
+
+class HttpMetrics(Collector):
+    """What was asked over HTTP and how fast it was answered.
+
+    Counted in plain numbers by the one thread that answers and that Prometheus' samples are taken on: the locks of
+    the library's own counters and its walk over the buckets took 5 µs of every call.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._seconds = Histogram(
-            "leadsman_http_request_seconds",
-            "Time to answer a request that was not parked",
-            ("method", "route"),
-            buckets=_HTTP_BUCKETS,
-            registry=registry,
-        )
-        self._requests = Counter(
-            "leadsman_http_requests",
-            "Requests by answer; 499: the caller left before it",
-            ("method", "route", "code"),
-            registry=registry,
-        )
-        self._histograms: dict[tuple[str, str], Histogram] = {}
-        self._counters: dict[tuple[str, str, int], Counter] = {}
+        self._answers: dict[tuple[str, str], _Answers] = {}
+        registry.register(self)
 
     def answered(self, method: str, route: str, status: int, seconds: float | None) -> None:
         """Count one request; `seconds` None: it was parked."""
         if route == "unknown":
             method = "any"  # the caller chooses the method of a path that does not exist
-        counter = self._counters.get((method, route, status))
-        if counter is None:
-            counter = self._requests.labels(method, route, str(status))
-            self._counters[method, route, status] = counter
-        counter.inc()
-        if seconds is None:
-            return
-        histogram = self._histograms.get((method, route))
-        if histogram is None:
-            histogram = self._histograms[method, route] = self._seconds.labels(method, route)
-        histogram.observe(seconds)
+        answers = self._answers.get((method, route))
+        if answers is None:
+            answers = self._answers[method, route] = _Answers()
+        answers.by_status[status] += 1
+        if seconds is not None:
+            answers.by_bucket[bisect_left(_HTTP_BUCKETS, seconds)] += 1
+            answers.seconds += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield both families."""
+        times = HistogramMetricFamily(
+            "leadsman_http_request_seconds",
+            "Time to answer a request that was not parked",
+            labels=("method", "route"),
+        )
+        requests = CounterMetricFamily(
+            "leadsman_http_requests",
+            "Requests by answer; 499: the caller left before it",
+            labels=("method", "route", "code"),
+        )
+        bounds = [*map(floatToGoString, (*_HTTP_BUCKETS, inf))]
+        for labels, answers in self._answers.items():
+            for status, count in answers.by_status.items():
+                requests.add_metric((*labels, str(status)), count)
+            if any(answers.by_bucket):
+                up_to = accumulate(answers.by_bucket)
+                times.add_metric(labels, [*zip(bounds, up_to, strict=True)], answers.seconds)
+        yield times
+        yield requests
