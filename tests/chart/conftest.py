@@ -81,6 +81,12 @@ def installed(control_plane: ControlPlane, on_cluster: Callable[..., str]) -> It
     control_plane.kubectl("delete", "namespace", system, "--wait=false")
 
 
+@pytest.fixture(scope="session")
+def served(control_plane: ControlPlane) -> Callable[[], None]:
+    """Wait until the API server serves our kinds."""
+    return lambda: established(control_plane)
+
+
 @pytest.fixture
 def release(control_plane: ControlPlane, on_cluster: Callable[..., str]) -> Iterator[Callable[..., str]]:
     """Helm for a test that installs by itself; whatever it leaves is taken out at the end."""

@@ -1,6 +1,9 @@
 """Releases of the chart on a real API server: install, upgrade, uninstall, and side by side."""
 
+import json
 import secrets
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +20,9 @@ def system(control_plane):
 
 
 @pytest.fixture
-def first_release(control_plane, release, system, chart):
+def first_release(served, release, system, chart):
     release("install", "leadsman", str(chart), "--namespace", system, "--create-namespace", *TRIAL)
-    kinds = ("crd/capabilities.leadsman.dev", "crd/workerpools.leadsman.dev")
-    control_plane.kubectl("wait", "--for=condition=Established", *kinds, "--timeout=60s")
+    served()
     return system
 
 
@@ -63,6 +65,46 @@ def test_an_upgrade_changes_what_was_asked_and_keeps_pools(control_plane, first_
         assert operator["spec"]["replicas"] == 1
         assert operator["spec"]["template"]["spec"]["containers"][0]["image"] == "leadsman:0.2.0"
         assert control_plane.get("workerpool", "browser", "--namespace", namespace)["spec"]["maxReplicas"] == 3
+
+
+def older(chart: Path, where: Path, field: str) -> Path:
+    """A copy of the chart from a time when queues did not have this field yet."""
+    copy = Path(shutil.copytree(chart, where))
+    kinds = copy / "templates" / "crds.yaml"
+    lines = kinds.read_text().splitlines(keepends=True)
+    (at,) = [number for number, line in enumerate(lines) if line.strip() == f"{field}:"]
+    deep = len(lines[at]) - len(lines[at].lstrip())
+    end = next(n for n in range(at + 1, len(lines)) if len(lines[n]) - len(lines[n].lstrip()) <= deep)
+    kinds.write_text("".join(lines[:at] + lines[end:]))
+    return copy
+
+
+def test_an_upgrade_brings_the_kinds_of_an_older_version_up_to_date_and_keeps_their_objects(
+    control_plane, served, release, system, chart, tmp_path
+):
+    before = older(chart, tmp_path / "leadsman", "maxDepthPerTenant")
+    release("install", "leadsman", str(before), "--namespace", system, "--create-namespace", *TRIAL)
+    served()
+    with control_plane.namespace("agents") as namespace:
+
+        def applied():
+            queue = {
+                "apiVersion": "leadsman.dev/v1alpha1",
+                "kind": "Capability",
+                "metadata": {"name": "browser", "namespace": namespace},
+                "spec": {"admission": {"maxDepth": 9, "maxDepthPerTenant": 7}},
+            }
+            control_plane.kubectl("apply", "--validate=ignore", "-f", "-", stdin=json.dumps(queue))
+            return control_plane.get("capability", "browser", "--namespace", namespace)
+
+        old = applied()
+        assert "maxDepthPerTenant" not in old["spec"]["admission"], "the older kind does not know it"
+
+        release("upgrade", "leadsman", str(chart), "--namespace", system, *TRIAL)
+
+        new = applied()
+        assert new["metadata"]["uid"] == old["metadata"]["uid"]
+        assert new["spec"]["admission"]["maxDepthPerTenant"] == 7
 
 
 def test_an_uninstall_leaves_the_kinds_and_pools_and_a_new_install_takes_them_up(
