@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from cluster import ControlPlane
 from cluster.examples import is_manifest, yaml_examples
+from fleet.manifests import worker_deployment
 from leadsman_operator.api import Capability, WorkerPool, pool_spec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,6 +107,25 @@ def test_a_dry_run_of_both_kinds_in_one_file_needs_neither_of_them_to_exist(kube
 
     assert "capability.leadsman.dev/browser created (server dry run)" in answer
     assert "workerpool.leadsman.dev/browser created (server dry run)" in answer
+
+
+@pytest.mark.parametrize("side", [(), ("--server-side",)], ids=["client-side", "server-side"])
+@pytest.mark.parametrize("pool_first", [True, False])
+def test_a_dry_run_of_a_pool_and_the_deployment_it_refers_to_needs_neither_to_exist(kubectl, side, pool_first):
+    referring = {
+        "apiVersion": "leadsman.dev/v1alpha1",
+        "kind": "WorkerPool",
+        "metadata": {"name": "mine"},
+        "spec": {"maxReplicas": 3, "deploymentRef": {"name": "mine"}},
+    }
+    both = [referring, worker_deployment("mine", replicas=1)]
+    file = yaml.safe_dump_all(both if pool_first else both[::-1])
+
+    answer = kubectl("apply", *side, "--dry-run=server", "-f", "-", stdin=file)
+
+    said = "serverside-applied" if side else "created"
+    assert f"workerpool.leadsman.dev/mine {said} (server dry run)" in answer
+    assert f"deployment.apps/mine {said} (server dry run)" in answer
 
 
 def test_a_field_that_does_not_exist_is_named(kubectl):
