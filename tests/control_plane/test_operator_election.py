@@ -23,6 +23,7 @@ from fleet.manifests import capability, pool
 from fleet.operator_metrics import metric
 from fleet.pools import Pools
 from leadsman.wire.tasks import TaskSubmit
+from leadsman_operator.scaling.model import SIGNAL_STALE_SECONDS
 
 Start = Callable[..., OperatorProcess]
 
@@ -54,6 +55,14 @@ class Pair:
             return (await metric(operator, "leadsman_operator_leader") == 1) is leads
 
         await until(f"leads: {leads}", look, seconds=60)
+
+    async def until_signal_lost(self, operator: OperatorProcess) -> None:
+        """Wait until the broker's word is too old to be believed."""
+
+        async def look() -> bool:
+            return await metric(operator, "leadsman_operator_signal_age_seconds") > SIGNAL_STALE_SECONDS
+
+        await until("a stale signal", look, seconds=60)
 
     async def until_sizes(self, *sizes: int) -> None:
         await self.history.until(f"{sizes}", lambda seen: seen.replicas("browser") == [*sizes], seconds=90)
@@ -244,3 +253,32 @@ async def test_a_leader_that_is_told_to_stop_hands_the_lease_over_at_once(stage:
 
         # The lease lasts fifteen seconds; a released one is taken at the next look.
         await pair.until_holder("two", seconds=10)
+
+
+async def test_a_lone_leader_without_a_network_comes_back_to_what_is_so_by_then(stage: Stage) -> None:
+    """No watch tells it what went and came meanwhile; nothing that it remembers is taken for the present."""
+    async with stage.pair("no-network") as pair:
+        pair.two.kill()
+        await pair.pools.apply(capability("old"), pool("old", minReplicas=1))
+        await pair.pools.until_ready("old", seconds=60)
+        await pair.submit(3)
+        await pair.until_sizes(0, 3)
+
+        pair.links["api"].cut()
+        pair.links["broker"].cut()
+        await pair.until_leads(pair.one, leads=False)
+        await pair.pools.delete("WorkerPool", "old")
+        await pair.pools.apply(capability("email"), pool("email", minReplicas=1), pool("browser", maxReplicas=6))
+        await pair.submit(9)
+        await pair.until_signal_lost(pair.one)
+        pair.links["api"].mend()
+        pair.links["broker"].mend()
+
+        await pair.pools.until_ready("email", seconds=90)
+        await pair.until_sizes(0, 3, 6)
+
+        async def known() -> bool:
+            return await metric(pair.one, "leadsman_operator_pools") == 2
+
+        await until("two pools, the deleted one forgotten", known, seconds=60)
+        assert await pair.holds() == "one"
