@@ -100,9 +100,12 @@ async def test_while_another_program_writes_new_work_is_refused_and_all_else_wai
         other.execute("BEGIN IMMEDIATE")
 
         acked = asyncio.create_task(client.ack(lease["token"], result="r"))
-        while_it_waits = asyncio.create_task(client.call("POST", "tasks", {"tasks": [{"capability": "work"}]}))
 
-        refused = await while_it_waits
+        async def under_way():
+            return (await client.queue())["leased"] == 0  # numbers do not wait for the commit
+
+        await eventually_async(under_way, what="the commit that has to wait")
+        refused = await client.call("POST", "tasks", {"tasks": [{"capability": "work"}]})
         assert (refused.status, refused.code) == (503, "unavailable")
         assert "nothing of this request was done" in refused.json["detail"]
         assert int(refused.headers["Retry-After"]) >= 1
