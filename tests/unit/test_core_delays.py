@@ -3,6 +3,7 @@
 from core_rig import CAPABILITY, Rig
 from leadsman.wire.capabilities import CapabilityConfig
 from leadsman.wire.tasks import TaskState
+from leadsman_broker.core.settings import Settings
 
 
 def test_a_delayed_task_is_leased_by_nobody_before_it_is_due():
@@ -96,6 +97,33 @@ def test_a_ttl_is_checked_at_the_lease_even_when_the_timers_are_behind():
     rig.do(call)
     assert [lease.task_id for lease in rig.answers[call.call].leases] == [kept.id]
     assert all(rig.record(task.id).ended.state is TaskState.EXPIRED for task in expired)
+
+
+def test_what_a_step_has_no_time_to_end_is_not_leased_either():
+    rig = Rig(settings=Settings(reclaim_jitter=0.0, backoff_jitter=0.0, timers_per_step=2))
+    expired = rig.submit(7, ttl_seconds=60)
+    kept = rig.submit()
+    rig.freeze(60)
+    call = rig.park("w1", slots=8)
+    while call not in rig.answers:
+        rig.run()
+    assert rig.got(call) == [kept.id]
+    while rig.core.next_deadline() <= rig.now:
+        rig.run()
+    assert all(rig.record(task.id).ended.state is TaskState.EXPIRED for task in expired)
+
+
+def test_each_of_several_delayed_tasks_comes_when_it_is_due_though_nothing_else_happens():
+    rig = Rig()
+    began = rig.now
+    due = {rig.submit(delay_seconds=seconds).id: began + seconds for seconds in (10, 12, 12, 19, 45, 300)}
+    came = {}
+    while len(came) < len(due) and rig.now < began + 400:
+        for task in due.keys() - came.keys():
+            if rig.row(task).state is TaskState.READY and rig.stats().ready > len(came):
+                came[task] = rig.now
+        rig.wait(1)
+    assert came == due
 
 
 def test_a_ttl_that_ended_while_the_broker_was_away_ends_the_task():
