@@ -4,15 +4,23 @@ import asyncio
 import json
 import re
 import socket
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 from uvicorn.server import ServerState
 
 from broker_process import BrokerClient, eventually_async
+from leadsman_broker.auth import Open, Principal
+from leadsman_broker.http.api import Api
 from leadsman_broker.http.direct import DirectProtocol
+from leadsman_broker.http.exchange import Response
+from leadsman_broker.http.pending import Handled, Pending
+from leadsman_broker.http.routing import PRODUCERS, Route
+from leadsman_broker.metrics import HttpMetrics
 from raw_http import RawConnection, raw_connection, raw_request
 
 LONG_WAIT = 60.0
@@ -126,6 +134,20 @@ def _sample(text: str, name: str) -> float:
         if found and found[1] == name.partition("{")[0] and {*found[2].split(",")} == {*labels.split(",")}:
             return float(found[3])
     raise AssertionError(f"no {name} in\n{text}")
+
+
+async def test_a_caller_who_leaves_in_the_middle_of_a_body_is_counted(broker):
+    async with raw_connection(broker.port) as raw:
+        await known(raw, submit())
+        raw.send(submit()[:-5])
+
+    async def counted():
+        async with raw_connection(broker.ops_port) as raw:
+            return 'code="499"' in (await raw.ask(raw_request("/metrics"))).body.decode()
+
+    await eventually_async(counted)
+    async with raw_connection(broker.port) as raw:
+        assert (await raw.ask(submit())).status == 200
 
 
 async def test_a_body_beyond_the_limit_is_refused_on_a_connection_that_goes_on(start_broker):
@@ -271,13 +293,15 @@ class Timers:
     def __init__(self) -> None:
         self.now = 0.0
         self.timers: list[tuple[float, object]] = []
+        self.create_task = asyncio.get_running_loop().create_task
 
     def time(self) -> float:
         return self.now
 
-    def call_later(self, seconds: float, callback: object) -> "Timers":
-        self.timers.append((self.now + seconds, callback))
-        return self
+    def call_later(self, seconds: float, callback: object) -> SimpleNamespace:
+        timer = (self.now + seconds, callback)
+        self.timers.append(timer)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(timer))
 
     def pass_until(self, now: float) -> None:
         self.now = now
@@ -288,9 +312,15 @@ class Timers:
 
 
 class Wire:
-    """A transport that only knows whether it was closed."""
+    """A transport that notes what was sent, and whether it was closed."""
 
-    closed = False
+    def __init__(self) -> None:
+        self.closed = False
+        self.sent = b""
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.sent += data
 
     def close(self) -> None:
         self.closed = True
@@ -302,12 +332,54 @@ class Wire:
         return None
 
 
-async def test_a_connection_ends_when_nothing_came_for_long_since_its_last_reply():
-    config = uvicorn.Config("unused", http=DirectProtocol, ws="none", lifespan="off", timeout_keep_alive=120)
-    config.load_app = lambda: None
+def served(api: Api | None) -> tuple[DirectProtocol, Timers, Wire]:
+    """Return the protocol on a connection of which the test is the loop's clock and the socket."""
+    options = {"ws": "none", "lifespan": "off", "interface": "asgi3", "proxy_headers": False}
+    config = uvicorn.Config("unused", http=DirectProtocol, timeout_keep_alive=120, **options)
+    config.load_app = lambda: api
     timers, wire = Timers(), Wire()
     protocol = DirectProtocol(config, ServerState(), {}, timers)
     protocol.connection_made(wire)
+    return protocol, timers, wire
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for_without_end():
+    def begin(namespace: str, _: Principal, body: bytes) -> Pending:
+        outcome = asyncio.get_running_loop().create_future()
+        outcome.set_result(namespace.encode() + b" " + body)
+        return Pending(outcome, Response)
+
+    route = Route("POST", "/v1/namespaces/{namespace}/tasks", Handled(begin), PRODUCERS, "")
+    api = Api([route], Open(), HttpMetrics(CollectorRegistry()))
+    protocol, timers, wire = served(api)
+    request = post("tasks", b"0123456789")
+
+    async def sent(end: bytes) -> None:
+        async def found() -> bool:
+            return wire.sent.endswith(end)
+
+        await eventually_async(found)
+
+    protocol.data_received(request)
+    await sent(b"default 0123456789")
+    before = len(wire.sent)
+    for piece in (request[:-9], request[-9:-4], request[-4:]):
+        assert len(wire.sent) == before
+        protocol.data_received(piece)
+        await asyncio.sleep(0)
+    assert wire.sent[before:].endswith(b"default 0123456789")
+    protocol.data_received(request[:-1])
+    timers.pass_until(29.9)
+    assert not wire.closed
+    timers.pass_until(30)
+    reply = wire.sent.rpartition(b"HTTP/1.1 ")[2]
+    assert reply.startswith(b"408 ")
+    assert b"connection: close" in reply
+    assert wire.closed
+
+
+async def test_a_connection_ends_when_nothing_came_for_long_since_its_last_reply():
+    protocol, timers, wire = served(None)
     protocol.on_response_complete()
     timers.pass_until(100)
     protocol.data_received(b"POST /v1")

@@ -97,6 +97,14 @@ class Api:
             return None
         return DirectCall(route, route.handler.begin, values["namespace"], path, _bearer(authorization))
 
+    def may_send(self, call: DirectCall) -> bool:
+        """Whether its caller is known and may make such a call: only then is a body worth waiting for."""
+        try:
+            principal = self._authenticator.known(call.token)
+        except UnauthenticatedError:
+            return False
+        return principal is not None and principal.may(call.route.roles, call.namespace)
+
     def begin(self, call: DirectCall, body: bytes) -> Pending | Response | None:
         """Begin a call, or refuse it; None when who calls cannot be known without waiting."""
         try:

@@ -1,8 +1,8 @@
-"""Calls made by the protocol itself, when a request is there in one piece and its head has been seen before.
+"""Calls made by the protocol itself, when a request's head is there in one piece and has been seen before.
 
 A worker or a producer sends the same few heads over and over; only the length in them changes. What the parser made
 of one the first time holds for the next: neither is it parsed again, nor does its call need a task and the messages
-of ASGI. Everything else goes uvicorn's way, on the same connection: a head for the first time, a body in pieces, a
+of ASGI. Everything else goes uvicorn's way, on the same connection: a head for the first time, or in pieces, a
 request without the usual form, and all that comes while such a request is under way.
 
 Requests and their order stay what they are: while a call is under way, what comes after it waits as bytes.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from leadsman_broker.http.api import Api, DirectCall
-from leadsman_broker.http.exchange import JSON_TYPE, Response
+from leadsman_broker.http.exchange import BODY_SECONDS, JSON_TYPE, Response, body_late, problem_response
 from leadsman_broker.http.pending import Pending
 from leadsman_broker.http.whole import CLOSE, WholeProtocol, head_of, is_usual
 
@@ -36,6 +36,27 @@ class _Split(NamedTuple):
     size: int
 
 
+class _Rest:
+    """A request with a known head, of which the rest is under way."""
+
+    __slots__ = ("_found", "_missing", "call", "timer")
+
+    def __init__(self, call: DirectCall, data: bytes, size: int, timer: asyncio.TimerHandle) -> None:
+        self.call = call
+        self.timer = timer
+        self._found = [data]
+        self._missing = size - len(data)
+
+    def add(self, data: bytes) -> bytes:
+        """Take in more; return all of it once it is there."""
+        self._found.append(data)
+        self._missing -= len(data)
+        if self._missing > 0:
+            return b""
+        self.timer.cancel()
+        return b"".join(self._found)
+
+
 class DirectProtocol(WholeProtocol):
     """uvicorn's protocol with the direct way."""
 
@@ -51,6 +72,8 @@ class DirectProtocol(WholeProtocol):
         """Under way."""
         self._pending: Pending | None = None
         self._began = 0.0
+        self._rest: _Rest | None = None
+        """The beginning of a request that is not all there."""
         self._later: list[bytes] = []
         self._closing = False
         self._idle_since: float | None = None
@@ -64,7 +87,13 @@ class DirectProtocol(WholeProtocol):
         self._idle_since = None
         if self._call is not None or self._later:
             self._hold(data)
-        elif not self._make_call(data):
+            return
+        if self._rest is not None:
+            data = self._rest.add(data)
+            if not data:
+                return
+            self._rest = None
+        if not self._make_call(data):
             super().data_received(data)
 
     def _make_call(self, data: bytes) -> bool:
@@ -81,8 +110,13 @@ class DirectProtocol(WholeProtocol):
             self._new_head = split.text
             return False
         size = split.size + split.length
-        if len(data) < size or split.length > self._api.max_body_bytes:
+        if split.length > self._api.max_body_bytes:
             return False
+        if len(data) < size:
+            if not self._api.may_send(call):
+                return False
+            self._rest = _Rest(call, data, size, self.loop.call_later(BODY_SECONDS, self._give_up))
+            return True
         began = time.perf_counter()
         pending = self._api.begin(call, data[split.size : size])
         if pending is None:
@@ -97,6 +131,14 @@ class DirectProtocol(WholeProtocol):
             self._pending = pending
             pending.outcome.add_done_callback(self._ended)
         return True
+
+    def _give_up(self) -> None:
+        """Refuse a call whose body trickles."""
+        if self._rest is not None:
+            self._began = time.perf_counter() - BODY_SECONDS
+            self._call = self._rest.call
+            self._rest = None
+            self._reply(self._call, problem_response(body_late()), parked=False)
 
     def _hold(self, data: bytes) -> None:
         """Keep what came while a call is under way; its caller sends no more before what is here was looked at."""
@@ -205,13 +247,17 @@ class DirectProtocol(WholeProtocol):
             if not pending.outcome.done():
                 pending.abandon()
             self._api.count(call, 499, None if pending.parked else time.perf_counter() - self._began)
+        if self._rest is not None and self._api is not None:
+            self._rest.timer.cancel()
+            self._api.count(self._rest.call, 499, None)
+            self._rest = None
         super().connection_lost(exc)
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
 
     def shutdown(self) -> None:
         """End the connection after the reply that is under way."""
-        if self._call is None:
+        if self._call is None and self._rest is None:
             super().shutdown()
         else:
             self._closing = True

@@ -22,7 +22,7 @@ Send = Callable[[Message], Awaitable[None]]
 Model = TypeVar("Model", bound=BaseModel)
 
 JSON_TYPE = b"application/json"
-_BODY_SECONDS = 30.0
+BODY_SECONDS = 30.0
 """For all of a body to come in, so that a caller who trickles does not hold a connection for ever."""
 
 
@@ -100,15 +100,10 @@ class Exchange:
                 raise await self._too_large()
             return body
         try:
-            async with asyncio.timeout(_BODY_SECONDS):
+            async with asyncio.timeout(BODY_SECONDS):
                 return await self._rest(body)
         except TimeoutError as error:
-            raise ProblemError(
-                408,
-                ProblemCode.INVALID_REQUEST,
-                f"the body did not arrive within {_BODY_SECONDS:.0f} s",
-                close=True,
-            ) from error
+            raise body_late() from error
 
     async def _rest(self, first: bytes) -> bytes:
         chunks = [first]
@@ -129,7 +124,7 @@ class Exchange:
         budget = 2 * self.max_body_bytes
         more = True
         try:
-            async with asyncio.timeout(_BODY_SECONDS):
+            async with asyncio.timeout(BODY_SECONDS):
                 while more and budget > 0:
                     message = await self.receive()
                     more = message["type"] == "http.request" and message.get("more_body", False)
@@ -164,6 +159,13 @@ class Exchange:
         """Return when the caller's socket has closed. Only to be awaited after the body was read."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
+
+
+def body_late() -> ProblemError:
+    """Refuse a body that trickles."""
+    return ProblemError(
+        408, ProblemCode.INVALID_REQUEST, f"the body did not arrive within {BODY_SECONDS:.0f} s", close=True
+    )
 
 
 def json_response(model: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
