@@ -104,12 +104,16 @@ def _open_shelves(
     line = queue.line
     shelves = line.shelves
     kinds: list[int] = []
+    found: list[Shelf] = []
     for interactive in classes:
         if line.ready[interactive] and closed(state, queue, interactive) is None:
             kinds.append(interactive)
+            if shelves[interactive].mask:
+                found.append(shelves[interactive])
             if line.suspects and worker is not None and not worker.leases:
                 kinds.append(interactive + SUSPECT)
-    found = [shelves[kind] for kind in kinds if shelves[kind].mask]
+                if shelves[interactive + SUSPECT].mask:
+                    found.append(shelves[interactive + SUSPECT])
     return found or [shelves[kind + OVER_CAP] for kind in kinds if shelves[kind + OVER_CAP].mask]
 
 
