@@ -62,8 +62,10 @@ def _fill(state: "State", call: Call, origin: Queue) -> bool:
     if len(call.capabilities) == 1:  # most workers: there is no turn to keep
         (capability,) = call.capabilities
         before = len(call.granted)
-        while call.capacity() > 0 and call.takes(capability) and (row := pick(state, origin, worker)) is not None:
+        room = call.capacity()
+        while room > 0 and call.takes(capability) and (row := pick(state, origin, worker)) is not None:
             _give(state, call, row)
+            room = 0 if worker.alone else room - 1
         return len(call.granted) > before
     namespace = worker.key[0]
     got = False

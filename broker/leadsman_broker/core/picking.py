@@ -124,8 +124,9 @@ def _next_lane(
     if not shelves:
         return None
     mask = shelves[0].mask
-    for shelf in shelves[1:]:
-        mask |= shelf.mask
+    if len(shelves) > 1:
+        for shelf in shelves:
+            mask |= shelf.mask
     every = queue.rules.lowest_band_every
     # With one priority there is no lower one to starve, and its tenants' turns are left as they are.
     if every and (queue.picks + 1) % every == 0 and mask & (mask - 1):
