@@ -32,13 +32,14 @@ VALUES = values(st.none() | st.booleans() | NUMBERS | TRICKY | SAID, TRICKY | st
 WILD = values(st.none() | st.integers(-(10**320), 10**320) | st.floats() | STRANGE | SAID, STRANGE)
 
 TASKS = st.fixed_dictionaries(
-    {"capability": st.just("work"), "payload": VALUES},
+    {"capability": st.just("work")},
     optional={
+        "payload": VALUES,
         "tenant": st.sampled_from(["", "a", "b:c"]),
         "name": st.just("read"),
         "class": st.sampled_from(["interactive", "background"]),
         "priority": st.integers(0, 9),
-        "idempotency_key": st.sampled_from(["k1", "k2", 'k":']),
+        "idempotency_key": st.sampled_from(["k1", "k2", 'k":', None]),
         "delay_seconds": st.floats(0, 5),
         "estimate": st.dictionaries(st.sampled_from(["tokens", "cost_micros"]), st.integers(0, 9), min_size=1),
     },
@@ -124,6 +125,7 @@ def test_acks_read_in_one_pass_are_those_of_the_models(body):
         {},
         {"tenant": "a"},
         {"idempotency_key": "k"},
+        {"idempotency_key": None, "payload": None},
         {"priority": 3, "class": "interactive"},
         {"estimate": {"tokens": 1}},
     ],

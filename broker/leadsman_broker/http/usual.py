@@ -56,20 +56,20 @@ class UsualTasks:
         own: list[str] = []
         written = 1
         for item in items:
-            if type(item) is not dict or "payload" not in item:
+            if type(item) is not dict:
                 return None
-            payload = item.pop("payload")
+            keys = len(item)
+            payload = item.pop("payload", None)
             key = item.pop("idempotency_key", None)
             rest = to_json(item)
             form = self._forms.get(rest) or self._learn(rest)
             text = _written(payload)
             if form is None or text is None:
                 return None
-            written += 1 + rest.count(_KEY_END) + text.count(_KEY_END)
+            written += keys - len(item) + rest.count(_KEY_END) + text.count(_KEY_END)
             if key is None:
                 found.append(make(NewTask, (form[_CAPABILITY], text, *form[_PAYLOAD + 1 :])))
             else:
-                written += 1
                 own.append(key)
                 before, after = form[_PAYLOAD + 1 : _KEY], form[_FINGERPRINT + 1 :]
                 found.append(make(NewTask, (form[_CAPABILITY], text, *before, key, fingerprint(payload), *after)))
