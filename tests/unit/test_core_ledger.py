@@ -130,6 +130,9 @@ def test_a_late_ack_that_completes_the_task_makes_its_attempt_the_winner():
     assert booked(rig) == {(task.id, 1): (AttemptOutcome.LOST, FIRST)}
     assert rig.do(c.Ack(NAMESPACE, granted.token, usage=MORE)).late
     assert booked(rig) == {(task.id, 1): (AttemptOutcome.COMPLETED, MORE)}
+    everything, lost = used(rig)
+    assert everything == MORE
+    assert lost.raised_to(FIRST) == lost, "a counter takes nothing back"
 
 
 def test_a_report_and_the_loss_of_its_lease_in_one_step_are_both_seen():

@@ -134,9 +134,10 @@ def test_room_is_made_for_all_that_is_over_or_nothing_is_dropped():
 def test_making_room_is_no_drain():
     rig = dropping(retry_after_seconds=77)
     rig.submit(3, priority=0)
-    rig.wait(1)
-    for _ in range(3):
-        rig.submit(priority=1)
+    for priority in range(1, 9):
+        rig.wait(1)
+        rig.submit(3, priority=priority)
+    assert rig.core.totals((NAMESPACE, CAPABILITY)).shed > 20, "more than it takes to know a rate"
     assert rig.submit(priority=0).retry_after_s == 77
 
 
