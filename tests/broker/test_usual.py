@@ -40,6 +40,7 @@ TASKS = st.fixed_dictionaries(
         "class": st.sampled_from(["interactive", "background"]),
         "priority": st.integers(0, 9),
         "idempotency_key": st.sampled_from(["k1", "k2", 'k":', None]),
+        "traceparent": st.sampled_from(["00-ab-cd-01", "00-ab-cd-02", "x", "", None]),
         "delay_seconds": st.floats(0, 5),
         "estimate": st.dictionaries(st.sampled_from(["tokens", "cost_micros"]), st.integers(0, 9), min_size=1),
     },
@@ -126,6 +127,7 @@ def test_acks_read_in_one_pass_are_those_of_the_models(body):
         {"tenant": "a"},
         {"idempotency_key": "k"},
         {"idempotency_key": None, "payload": None},
+        {"idempotency_key": "k", "traceparent": "00-ab-cd-01"},
         {"priority": 3, "class": "interactive"},
         {"estimate": {"tokens": 1}},
     ],
@@ -150,6 +152,14 @@ def test_a_key_that_occurs_twice_is_never_taken(pairs, data):
     assert usual_acks("ns", b'{"acks":[{"token":"t","result":%b}]}' % twice) is None
     with pytest.raises(ProblemError):
         tasks_in(body)
+
+
+def test_what_is_each_tasks_own_is_not_remembered():
+    usual = UsualTasks()
+    for number in range(100):
+        own = b'"idempotency_key":"k%d","traceparent":"00-%d"' % (number, number)
+        assert usual.read(b'{"tasks":[{"capability":"work","payload":%d,%b}]}' % (number, own))
+    assert len(usual._forms) == 1
 
 
 def test_forms_are_not_remembered_without_end():

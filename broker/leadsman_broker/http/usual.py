@@ -6,8 +6,8 @@ models, of which commands are made. Here all of that is told from what one pass 
 - No object has a key twice when as many keys are written back as there are in the text. They are counted by `":`,
   which ends each of them unless a space comes between. A string may hold it too, but then it is written back as
   well, unless it was in what a second key pushed out: so fewer are found exactly when a key was lost.
-- What tasks have in common, all but payload and key, is validated by the model for the first of them. The same
-  text means the same for all that follow.
+- What tasks have in common, all but payload, key and trace, is validated by the model for the first of them. The
+  same text means the same for all that follow.
 
 What is not so (None) is for `decode`, which also says what is wrong with it.
 """
@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from leadsman.wire.base import MAX_BATCH, Token
-from leadsman.wire.tasks import IdempotencyKey, TaskSubmit
+from leadsman.wire.tasks import IdempotencyKey, TaskSubmit, TraceParent
 from leadsman_broker.core.commands import Ack, NewTask
 from leadsman_broker.core.fingerprint import fingerprint
 from leadsman_broker.core.making import make
@@ -34,11 +34,12 @@ _KNOWN_FORMS = 4096
 _SHORT_BYTES = 2048
 """Up to here it is quicker to count brackets than to read the body in an envelope."""
 
-_CAPABILITY, _PAYLOAD = NewTask._fields.index("capability"), NewTask._fields.index("payload")
+_PAYLOAD, _TRACE = NewTask._fields.index("payload"), NewTask._fields.index("traceparent")
 _KEY, _FINGERPRINT = NewTask._fields.index("idempotency_key"), NewTask._fields.index("fingerprint")
 
 _TOKENS = TypeAdapter(list[Token])
 _KEYS = TypeAdapter(list[IdempotencyKey])
+_TRACES = TypeAdapter(list[TraceParent])
 
 
 class UsualTasks:
@@ -53,7 +54,8 @@ class UsualTasks:
         if items is None:
             return None
         found: list[NewTask] = []
-        own: list[str] = []
+        own_keys: list[str] = []
+        own_traces: list[str] = []
         written = 1
         for item in items:
             if type(item) is not dict:
@@ -61,19 +63,27 @@ class UsualTasks:
             keys = len(item)
             payload = item.pop("payload", None)
             key = item.pop("idempotency_key", None)
+            trace = item.pop("traceparent", None)
             rest = to_json(item)
             form = self._forms.get(rest) or self._learn(rest)
             text = _written(payload)
             if form is None or text is None:
                 return None
             written += keys - len(item) + rest.count(_KEY_END) + text.count(_KEY_END)
-            if key is None:
-                found.append(make(NewTask, (form[_CAPABILITY], text, *form[_PAYLOAD + 1 :])))
-            else:
-                own.append(key)
-                before, after = form[_PAYLOAD + 1 : _KEY], form[_FINGERPRINT + 1 :]
-                found.append(make(NewTask, (form[_CAPABILITY], text, *before, key, fingerprint(payload), *after)))
-        return found if written == body.count(_KEY_END) and (not own or _fit(_KEYS, own)) else None
+            values = [*form]
+            values[_PAYLOAD] = text
+            if key is not None:
+                own_keys.append(key)
+                values[_KEY] = key
+                values[_FINGERPRINT] = fingerprint(payload)
+            if trace is not None:
+                own_traces.append(trace)
+                values[_TRACE] = trace
+            found.append(make(NewTask, tuple(values)))
+        if written != body.count(_KEY_END):
+            return None
+        fit = (not own_keys or _fit(_KEYS, own_keys)) and (not own_traces or _fit(_TRACES, own_traces))
+        return found if fit else None
 
     def _learn(self, rest: bytes) -> NewTask | None:
         try:

@@ -31,6 +31,7 @@ class TaskClass(StrEnum):
 
 
 IdempotencyKey = Annotated[str, Field(min_length=1, max_length=256)]
+TraceParent = Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f-]+$")]
 
 
 class TaskSubmit(Request):
@@ -48,7 +49,7 @@ class TaskSubmit(Request):
     ttl_seconds: Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)] | None = None
     """From accept; checked while queued and at lease. Never stops a leased task."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] | None = None
-    traceparent: Annotated[str, Field(max_length=64, pattern=r"^[0-9a-f-]+$")] | None = None
+    traceparent: TraceParent | None = None
     run_id: RunId | None = None
     """The run it belongs to, created with its first task. A follow-up task belongs to its parent's."""
     estimate: Estimate | None = None
