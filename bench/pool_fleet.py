@@ -98,7 +98,8 @@ class PoolFleet:
         await _for_each(make, fresh)
         self.pools += fresh
         await self._until_all(self.pools, 0, seconds=900)
-        await until(f"{count} pools known to be ready", self._all_ready, seconds=900, every_seconds=2.0)
+        # To write its metrics takes the operator a second with two thousand pools.
+        await until(f"{count} pools known to be ready", self._all_ready, seconds=900, every_seconds=5.0)
 
     async def spoil(self, count: int) -> None:
         """Add pools whose spec the operator cannot read: the API server does not know the names of time zones."""

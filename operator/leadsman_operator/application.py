@@ -211,8 +211,9 @@ class Application:
         if not leads:
             return
         if self._parts.leadership.term == self._term:
-            # The lease was ours all the time, only unrenewed for too long: what was not done in that time is due.
-            self._parts.feed.everything()
+            # The lease was ours all the time, only unrenewed for too long: what was not done in that time is due. A
+            # machine that is too busy to renew it in time has no time to look at everything.
+            self._parts.feed.missed(self._parts.controller.take_missed())
             return
         self._term = self._parts.leadership.term
         self._spawn("begin to lead", self._begin_to_lead())

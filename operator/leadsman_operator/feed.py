@@ -1,7 +1,7 @@
 """From what changed to who looks again."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from leadsman_operator.broker.state import BrokerState, Changed
@@ -98,6 +98,13 @@ class Feed:
     def everything(self) -> None:
         """Look at all of it again."""
         self._add_all_pools()
+        for namespace in self._capability_namespaces():
+            self._namespaces.add(namespace)
+
+    def missed(self, pools: Iterable[Key]) -> None:
+        """Look at what was not looked at because we could not be sure to lead; the rules of queues are few."""
+        for key in pools:
+            self._pools.add(key, Cause.RETRY)
         for namespace in self._capability_namespaces():
             self._namespaces.add(namespace)
 

@@ -33,11 +33,11 @@ class Cause(StrEnum):
     BROKER = "broker"
     """The broker's numbers of its queues or workers changed."""
     EVERYTHING = "everything"
-    """All are looked at: a leader begins, the signal came or went, the lease was unrenewed for too long."""
+    """All are looked at: a leader begins, the signal came or went."""
     ITSELF = "itself"
     """The look before asked for it."""
     RETRY = "retry"
-    """The look before failed."""
+    """The look before failed, or came while the lease was unrenewed for too long."""
     RESYNC = "resync"
     """Nothing was heard of it for a while."""
 

@@ -66,11 +66,19 @@ class PoolController:
         self._divisions = Divisions()
         self._ending = ending
         self._leading_since = 0.0
+        self._missed: set[Key] = set()
+        """Pools that were to be looked at while we did not lead."""
 
     def lead(self, now: float) -> None:
         """Begin to lead: nothing that was remembered before counts."""
         self._records.clear()
+        self._missed.clear()
         self._leading_since = now
+
+    def take_missed(self) -> list[Key]:
+        """Return the pools whose looks fell into a lapse of the leadership, once."""
+        missed, self._missed = self._missed, set()
+        return sorted(missed)
 
     def pushed(self, key: Key, now: float) -> None:
         """Note when the broker's push arrived that makes this pool look again."""
@@ -93,6 +101,7 @@ class PoolController:
             self._forget(key)
             return None
         if not self._leadership.holds():
+            self._missed.add(key)
             return None
         record = self._record(key, obj)
         pool = self._index.get(key)
@@ -240,6 +249,7 @@ class PoolController:
         # Also without a record: a pool may go after its last look under an earlier leadership of this process.
         self._metrics.forget_pool(*key)
         self._divisions.forget(key)
+        self._missed.discard(key)
         record = self._records.pop(key, None)
         if record is not None:
             self._events.forget(record.uid)
