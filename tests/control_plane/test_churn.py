@@ -158,7 +158,7 @@ async def at_rest(counted: Counted, before: Census | None = None) -> Census:
     async def look() -> bool:
         nonlocal found
         found = await counted.census()
-        busy = any(name.startswith(("worker for", "look ")) for name in found["tasks"])
+        busy = any(str(name).startswith(("worker for", "look ")) for name in found["tasks"])
         # The one that was written last is still at hand.
         waiting = found["kinds"].get("_Pending", 0) > 1
         more = before and grown(before["maps"], found["maps"], SPARE_ENTRIES, but="Tombstones.")
@@ -167,7 +167,7 @@ async def at_rest(counted: Counted, before: Census | None = None) -> Census:
     try:
         await until("an operator at rest", look, seconds=240, every_seconds=1.0)
     except AssertionError:
-        assert before, f"still at work: {sorted(found['tasks'])}"
+        assert before, f"still at work: {found['tasks']}"
     return found
 
 
