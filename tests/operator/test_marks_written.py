@@ -11,6 +11,7 @@ from kubernetes.aio.client import Configuration
 
 from leadsman_operator.kube.cache import Cache
 from leadsman_operator.kube.client import KubeClient
+from leadsman_operator.kube.pods import PATCHES_PER_SECOND
 from leadsman_operator.reconcile.act import Actor
 from leadsman_operator.reconcile.observe import Surroundings
 from leadsman_operator.reconcile.record import PoolRecord, StatusMemory
@@ -23,12 +24,15 @@ class Pods:
     def __init__(self, *refusals: int) -> None:
         self.refusals = list(refusals)
         self.marked: set[str] = set()
+        self.uids: set[str | None] = set()
+        """Of the pods that the patches were meant for."""
 
     async def answer(self, request: web.Request) -> web.Response:
         if self.refusals:
             return web.json_response({"kind": "Status", "message": "not now"}, status=self.refusals.pop(0))
         name = request.path.rpartition("/")[2]
         self.marked.add(name)
+        self.uids.add((await request.json())["metadata"].get("uid"))
         meta = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "9"}
         return web.json_response({"metadata": meta})
 
@@ -80,3 +84,18 @@ async def test_a_mark_of_a_pod_that_has_gone_is_not_tried_again():
     async with actor_before(pods) as actor:
         assert await actor._mark(busy("a")) is None
     assert not pods.marked
+
+
+async def test_marks_are_for_one_pod_and_never_for_its_namesake():
+    pods = Pods()
+    async with actor_before(pods) as actor:
+        assert await actor._mark(busy("a", "b")) is None
+    assert pods.uids == pods.marked == {"a", "b"}
+
+
+async def test_many_marks_are_written_a_few_at_a_time():
+    pods = Pods()
+    async with actor_before(pods) as actor:
+        look = busy(*"abcdefghijklmnopqrst")
+        assert await actor._mark(look) is not None
+    assert len(pods.marked) == PATCHES_PER_SECOND

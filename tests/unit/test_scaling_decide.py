@@ -190,6 +190,27 @@ def test_a_number_that_cannot_be_true_holds(field, number):
 
 
 @pytest.mark.parametrize(
+    "odd",
+    [
+        {"leases": -1},
+        {"slots": -1},
+        {"slots": 10**12},
+        {"idle_seconds": float("nan")},
+        {"idle_seconds": -1.0},
+        {"leases_by_capability": {"browser": -1}},
+    ],
+)
+def test_a_worker_that_cannot_be_holds(odd):
+    idle = workers(0, 0, 0, 0, 0)
+    observed = observe(5, work(0), workers=(*idle[:4], dataclasses.replace(idle[4], **odd)))
+
+    decision, _ = seen_for(1000, pool(), observed)
+
+    assert (decision.action, decision.replicas, decision.reason) == (Action.HOLD, 5, Reason.SIGNAL_LOST)
+    assert seen_for(1000, pool(), observe(5, work(0), workers=idle))[0].action is Action.SCALE_IN
+
+
+@pytest.mark.parametrize(
     ("signal", "words"),
     [
         (None, "the broker was never heard"),

@@ -149,15 +149,16 @@ def test_busy_draining_fenced_and_silent_workers_have_no_free_slot():
             *workers(0, 0, draining=True)[1:],
             *workers(0, 0, 0, fenced=True)[2:],
             *workers(0, 0, 0, 0, live=False)[3:],
+            *workers(0, 0, 0, 0, 0, cordoned=True)[4:],
+            *workers(0, 0, 0, 0, 0, 0)[5:],
         )
     }
+    paused = view("b", 6, observed=observed, mode=ScalingMode.PAUSED)
 
-    shares = share(
-        samples(sample(waiting=10)), [view("a", 4, observed=observed), view("b", mode=ScalingMode.PAUSED)]
-    )
+    shares = share(samples(sample(waiting=10)), [view("a"), paused])
 
-    assert given_to(shares, "a") == {"browser": (10, 10)}
-    assert given_to(shares, "b") == {"browser": (0, 0)}
+    assert given_to(shares, "b") == {"browser": (1, 1)}, "of the last worker, which is free"
+    assert given_to(shares, "a") == {"browser": (9, 9)}
 
 
 def test_numbers_that_make_no_sense_reach_every_pool_so_that_each_holds():

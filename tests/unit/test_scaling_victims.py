@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,10 +83,13 @@ def test_pods_whose_readiness_did_not_follow_come_after_the_others():
     assert uids(chosen.pods) == ["pod-2"]
 
 
-def test_a_pod_whose_earlier_process_still_holds_a_lease_is_busy():
-    lives = (*workers(0), dataclasses.replace(workers(1)[0], live=False))
+@pytest.mark.parametrize("earlier_first", [True, False])
+def test_a_pod_whose_earlier_process_still_holds_a_lease_is_busy(earlier_first):
+    lives = (dataclasses.replace(workers(1)[0], live=False), *workers(0))
 
-    assert victims(observe(1, workers=lives), 1).reason is Reason.WORKERS_BUSY
+    found = victims(observe(1, workers=lives if earlier_first else lives[::-1]), 1)
+
+    assert found.reason is Reason.WORKERS_BUSY
 
 
 def test_while_enough_are_stopping_with_tasks_nobody_else_is_taken():
