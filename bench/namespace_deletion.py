@@ -3,6 +3,7 @@
 Four kinds of namespaces, each with as many Deployments at zero: these alone; pools, whose Deployments the operator
 made; pools of which the operator was killed before the deletion; and plain Deployments with as many pools beside
 them that no operator has ever seen, which is what the API server and its controllers need for the objects alone.
+Then Deployments and pools with one worker each, as fleets are that are in use.
 """
 
 import asyncio
@@ -37,6 +38,8 @@ class Deletions:
             "pools": self._pools,
             "pools_operator_dead": self._orphans,
             "deployments_and_bare_pools": self._bare,
+            "deployments_in_use": lambda namespace: self._deployments(namespace, replicas=1),
+            "pools_in_use": lambda namespace: self._pools(namespace, replicas=1),
         }
 
     async def measure(self, repeats: int) -> Measured:
@@ -49,15 +52,16 @@ class Deletions:
         medians = {kind: statistics.median(seconds) for kind, seconds in took.items()}
         found = {f"namespace_deletion_{self._count}_{kind}_s": seconds for kind, seconds in medians.items()}
         found["namespace_deletion_ratio"] = medians["pools"] / medians["deployments"]
+        found["namespace_deletion_in_use_ratio"] = medians["pools_in_use"] / medians["deployments_in_use"]
         found["namespace_deletion_operator_writes"] = statistics.median(self._written)
         return found
 
-    async def _deployments(self, namespace: str) -> float:
-        await self._fleet.fill(namespace, "deployments", self._count)
+    async def _deployments(self, namespace: str, *, replicas: int = 0) -> float:
+        await self._fleet.fill(namespace, "deployments", self._count, replicas=replicas)
         return await self._fleet.delete_namespace(namespace)
 
-    async def _pools(self, namespace: str) -> float:
-        await self._fleet.fill(namespace, "pools", self._count)
+    async def _pools(self, namespace: str, *, replicas: int = 0) -> float:
+        await self._fleet.fill(namespace, "pools", self._count, replicas=replicas)
         before = await self._still()
         seconds = await self._fleet.delete_namespace(namespace)
         self._written.append(await self._writes() - before)

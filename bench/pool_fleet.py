@@ -140,19 +140,24 @@ class PoolFleet:
         await asyncio.gather(*(self._do(namespace, name, tasks) for namespace, name in chosen))
         await self._until_all(chosen, 0, seconds=600)
 
-    async def fill(self, namespace: str, what: str, count: int) -> None:
-        """Make a namespace with so many `pools` or plain `deployments`, at zero."""
+    async def fill(self, namespace: str, what: str, count: int, *, replicas: int = 0) -> None:
+        """Make a namespace with so many `pools` or plain `deployments`, each with so many replicas."""
         await self.kube.create(paths.NAMESPACES, {"metadata": {"name": namespace}})
         names = [(namespace, f"one-{number}") for number in range(count)]
 
         async def make(name: Name) -> None:
             if what == "pools":
-                await self._apply(paths.POOLS, namespace, pool(name[1]))
+                await self._apply(paths.POOLS, namespace, pool(name[1], minReplicas=replicas))
             else:
-                await self._apply(paths.DEPLOYMENTS, namespace, worker_deployment(name[1], replicas=0))
+                await self._apply(paths.DEPLOYMENTS, namespace, worker_deployment(name[1], replicas=replicas))
+
+        async def all_made() -> bool:
+            found = await self.kube.get(paths.PODS.format(namespace=namespace))
+            return len(found["items"]) == count * replicas
 
         await _for_each(make, names)
-        await self._until_all(names, 0, seconds=300)
+        await self._until_all(names, replicas, seconds=300)
+        await until("their pods", all_made, seconds=300, every_seconds=1.0)
 
     async def add_bare_pools(self, namespace: str, count: int) -> None:
         """Add so many pools to a namespace, for no operator to see."""
