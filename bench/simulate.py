@@ -123,7 +123,6 @@ def _best_fixed(plan: Plan, played: dict[int, dict[str, Any]], ours: dict[str, A
             high = size
         else:
             low = size + 1
-    _fixed(plan, played, low)
     return low
 
 

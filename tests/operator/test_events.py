@@ -156,7 +156,7 @@ def test_the_budget_of_an_object_that_went_goes_too_also_if_a_call_under_way_rec
     async def scenario(recorder):
         recorders.append(recorder)
         for number in range(100):
-            pool = {**POOL, "metadata": {**POOL["metadata"], "uid": f"gone-{number}"}}
+            pool = named(f"gone-{number}")
             recorder.record(pool, EventReason.READY, "ready")
             recorder.forget(f"gone-{number}")
             recorder.record(pool, EventReason.READY, "told by what was under way")

@@ -2,24 +2,13 @@
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
+
+from broker_process import Reply
 
 _SECONDS = 60
-
-
-class RawReply(NamedTuple):
-    """A reply with its headers in lower case."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.body)
 
 
 class RawConnection:
@@ -33,20 +22,20 @@ class RawConnection:
         """Send bytes in one piece."""
         self.writer.write(b"".join(requests))
 
-    async def head(self) -> RawReply:
-        """Read a head alone."""
+    async def head(self) -> Reply:
+        """Read a head alone; names of headers are in lower case."""
         async with asyncio.timeout(_SECONDS):
             lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
-        return RawReply(int(lines[0].split()[1]), dict(line.lower().split(": ", 1) for line in lines[1:]), b"")
+        return Reply(int(lines[0].split()[1]), dict(line.lower().split(": ", 1) for line in lines[1:]), b"")
 
-    async def reply(self) -> RawReply:
+    async def reply(self) -> Reply:
         """Read one reply."""
         head = await self.head()
         async with asyncio.timeout(_SECONDS):
             body = await self.reader.readexactly(int(head.headers["content-length"]))
-        return head._replace(body=body)
+        return replace(head, body=body)
 
-    async def ask(self, *requests: bytes) -> RawReply:
+    async def ask(self, *requests: bytes) -> Reply:
         """Send bytes in one piece and read one reply."""
         self.send(*requests)
         return await self.reply()

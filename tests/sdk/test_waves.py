@@ -6,14 +6,14 @@ import time
 
 import pytest
 
+from held_lease import held
 from leadsman import App, Client
 from leadsman.connection.address import resolve
 from leadsman.connection.backoff import jittered, later
 from leadsman.connection.http import HttpReply
 from leadsman.errors import UnavailableError
-from leadsman.wire.leases import Lease
 from leadsman.worker.heartbeats import Heartbeats
-from leadsman.worker.holding import Held, Holding
+from leadsman.worker.holding import Holding
 from leadsman.worker.loop_watch import LoopWatch
 from leadsman.worker.metrics import WorkerMetrics
 from leadsman.worker.settings import Overrides, worker_settings
@@ -22,24 +22,6 @@ from leadsman.worker.standing import Standing
 from leadsman.worker.verdicts import GivenBack
 
 MANY = 100
-LEASE = {
-    "task": {
-        "id": "t",
-        "namespace": "default",
-        "capability": "llm",
-        "name": "default",
-        "class": "background",
-        "priority": 0,
-        "attempt": 1,
-        "max_attempts": 5,
-        "epoch": 1,
-    },
-    "expires_in_seconds": 30,
-    "lease_seconds": 30,
-    "heartbeat_seconds": 10,
-    "attempt_timeout_seconds": 3600,
-    "unreachable_seconds": 900,
-}
 
 
 def spread(waits, least, most):
@@ -107,7 +89,7 @@ class Recording:
 async def test_tasks_that_a_provider_refused_together_are_not_one_wave(asked_to_spread):
     connection = Recording()
     settling = Settling(connection, Standing())
-    leases = [Held(Lease.model_validate({**LEASE, "token": f"t-{n}"}), lambda: None) for n in range(MANY)]
+    leases = [held(f"t-{n}") for n in range(MANY)]
 
     await asyncio.gather(*(settling.settle(each, GivenBack("429", 20.0, asked_to_spread)) for each in leases))
 

@@ -12,40 +12,17 @@ import urllib.request
 import pytest
 
 from broker_process import eventually
+from held_lease import held
 from leadsman import App, TaskCancelled
 from leadsman.errors import ConfigurationError
-from leadsman.wire.leases import Lease, WorkerState
+from leadsman.wire.leases import WorkerState
 from leadsman.worker.health import HealthServer
-from leadsman.worker.holding import Held, Holding, StopReason
+from leadsman.worker.holding import Holding, StopReason
 from leadsman.worker.loading import load_app
 from leadsman.worker.loop_watch import LoopWatch
 from leadsman.worker.settings import Overrides, worker_settings
 from leadsman.worker.standing import Standing
 from leadsman.worker.threads import HandlerThreads
-
-LEASE = {
-    "token": "t-1",
-    "task": {
-        "id": "t",
-        "namespace": "default",
-        "capability": "llm",
-        "name": "default",
-        "class": "background",
-        "priority": 0,
-        "attempt": 1,
-        "max_attempts": 5,
-        "epoch": 1,
-    },
-    "expires_in_seconds": 30,
-    "lease_seconds": 30,
-    "heartbeat_seconds": 10,
-    "attempt_timeout_seconds": 3600,
-    "unreachable_seconds": 900,
-}
-
-
-def held(token="t-1", wake=lambda: None):
-    return Held(Lease.model_validate(LEASE | {"token": token}), wake)
 
 
 def test_a_checkpoint_is_waited_for_until_it_is_saved():
@@ -113,7 +90,7 @@ def test_a_handler_that_starts_after_it_was_told_to_stop_hears_it_at_once():
 def test_a_lease_whose_reply_may_have_lain_unread_is_confirmed_by_a_heartbeat():
     woken = []
     asked_at = time.monotonic() - 30.5  # the lease has 30 s: it was given after that, nobody here knows when
-    lease = Held(Lease.model_validate(LEASE), lambda: woken.append(True), asked_at=asked_at)
+    lease = held(wake=lambda: woken.append(True), asked_at=asked_at)
     sure = lease.confirm()
     assert (sure.done(), lease.unsure, woken) == (False, True, [True])
     lease.renewed(time.monotonic())
