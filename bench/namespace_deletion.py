@@ -1,9 +1,10 @@
 """How long a full namespace takes to go, and what of it is the operator's doing.
 
-Four kinds of namespaces, each with as many Deployments at zero: these alone; pools, whose Deployments the operator
-made; pools of which the operator was killed before the deletion; and plain Deployments with as many pools beside
-them that no operator has ever seen, which is what the API server and its controllers need for the objects alone.
-Then Deployments and pools with one worker each, as fleets are that are in use.
+Five kinds of namespaces, each with as many Deployments at zero: these alone; pools, whose Deployments the operator
+made; such pools without their Events, which Kubernetes drops after an hour; pools of which the operator was killed
+before the deletion; and plain Deployments with as many pools beside them that no operator has ever seen, which is
+what the API server and its controllers need for the objects alone. Then Deployments and pools with one worker each,
+as fleets are that are in use. The pools share one Capability. Each deletion begins when all is told of the objects.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from pool_fleet import PoolFleet
 
 _STILL_SECONDS = 8.0
-"""Without a write of the operator's: what it had to tell about the new objects is told."""
+"""Without a write of the operator's or a new Event: what is to be told about the new objects is told."""
 
 Measured = dict[str, float]
 
@@ -36,6 +37,7 @@ class Deletions:
         self._kinds: dict[str, Callable[[str], Awaitable[float]]] = {
             "deployments": self._deployments,
             "pools": self._pools,
+            "pools_without_events": self._hour_old,
             "pools_operator_dead": self._orphans,
             "deployments_and_bare_pools": self._bare,
             "deployments_in_use": lambda namespace: self._deployments(namespace, replicas=1),
@@ -58,24 +60,32 @@ class Deletions:
 
     async def _deployments(self, namespace: str, *, replicas: int = 0) -> float:
         await self._fleet.fill(namespace, "deployments", self._count, replicas=replicas)
+        await self._still(namespace)
         return await self._fleet.delete_namespace(namespace)
 
     async def _pools(self, namespace: str, *, replicas: int = 0) -> float:
         await self._fleet.fill(namespace, "pools", self._count, replicas=replicas)
-        before = await self._still()
+        before = await self._still(namespace)
         seconds = await self._fleet.delete_namespace(namespace)
         self._written.append(await self._writes() - before)
         return seconds
 
+    async def _hour_old(self, namespace: str) -> float:
+        await self._fleet.fill(namespace, "pools", self._count)
+        await self._still(namespace)
+        await self._fleet.drop_events(namespace)
+        return await self._fleet.delete_namespace(namespace)
+
     async def _orphans(self, namespace: str) -> float:
         await self._fleet.fill(namespace, "pools", self._count)
-        await self._still()
+        await self._still(namespace)
         return await self._without_operator(lambda: self._fleet.delete_namespace(namespace))
 
     async def _bare(self, namespace: str) -> float:
         async def fill_and_delete() -> float:
             await self._fleet.fill(namespace, "deployments", self._count)
             await self._fleet.add_bare_pools(namespace, self._count)
+            await self._still(namespace)
             return await self._fleet.delete_namespace(namespace)
 
         return await self._without_operator(fill_and_delete)
@@ -86,14 +96,16 @@ class Deletions:
             return await act()
         finally:
             await asyncio.to_thread(self._fleet.operator.start)
-            await self._still()
 
-    async def _still(self) -> float:
-        """Wait until the operator has written nothing for a while; return its number of writes."""
-        writes, since = await self._writes(), time.monotonic()
+    async def _still(self, namespace: str) -> float:
+        """Wait until nothing new was told for a while; return the operator's number of writes."""
+        told, since = await self._told(namespace), time.monotonic()
         while time.monotonic() - since < _STILL_SECONDS:
             await asyncio.sleep(1.0)
-            now = await self._writes()
-            if now != writes:
-                writes, since = now, time.monotonic()
-        return writes
+            now = await self._told(namespace)
+            if now != told:
+                told, since = now, time.monotonic()
+        return told[0]
+
+    async def _told(self, namespace: str) -> tuple[float, int]:
+        return await self._writes(), await self._fleet.count_events(namespace)

@@ -29,6 +29,9 @@ from leadsman.wire.tasks import TaskSubmit
 NAMESPACES = 10
 MOST_REPLICAS = 10
 
+_SHARED = "shared"
+"""The Capability of all pools in a namespace that is to be deleted."""
+
 _MAKERS = 16
 """Objects that are made at once."""
 
@@ -147,7 +150,8 @@ class PoolFleet:
 
         async def make(name: Name) -> None:
             if what == "pools":
-                await self._apply(paths.POOLS, namespace, pool(name[1], minReplicas=replicas))
+                one = pool(name[1], minReplicas=replicas, capabilities=[_SHARED])
+                await self._apply(paths.POOLS, namespace, one)
             else:
                 await self._apply(paths.DEPLOYMENTS, namespace, worker_deployment(name[1], replicas=replicas))
 
@@ -155,6 +159,8 @@ class PoolFleet:
             found = await self.kube.get(paths.PODS.format(namespace=namespace))
             return len(found["items"]) == count * replicas
 
+        if what == "pools":
+            await self._apply(paths.CAPABILITIES, namespace, capability(_SHARED))
         await _for_each(make, names)
         await self._until_all(names, replicas, seconds=300)
         await until("their pods", all_made, seconds=300, every_seconds=1.0)
@@ -163,6 +169,15 @@ class PoolFleet:
         """Add so many pools to a namespace, for no operator to see."""
         names = [(namespace, f"bare-{number}") for number in range(count)]
         await _for_each(lambda name: self._apply(paths.POOLS, namespace, pool(name[1])), names)
+
+    async def count_events(self, namespace: str) -> int:
+        """Count the Events of a namespace."""
+        found = await self.kube.get(paths.EVENTS.format(namespace=namespace))
+        return len(found["items"])
+
+    async def drop_events(self, namespace: str) -> None:
+        """Delete the Events of a namespace, as Kubernetes does with those of an hour ago."""
+        await self.kube.delete(paths.EVENTS.format(namespace=namespace))
 
     async def delete_namespace(self, namespace: str) -> float:
         """Delete a namespace with everything in it; return how many seconds it took."""

@@ -48,7 +48,7 @@ class Parts:
         self.cache, self.index = Cache(), PoolIndex()
         self.state = BrokerState(stale_seconds=SIGNAL_STALE_SECONDS)
         self.leadership = _leadership(settings, lease_client, leadership_changed)
-        self.ending = EndingNamespaces()
+        self.ending = EndingNamespaces(client)
         self.events = EventRecorder(
             client, settings.identity, ending=self.ending, dropped=self.metrics.events_dropped.inc
         )

@@ -17,12 +17,15 @@ from cluster import ControlPlane
 from fleet import BrokerClient, Kube, OperatorProcess, until
 from fleet import kube as paths
 from fleet.manifests import capability, pool
+from fleet.operator_metrics import metric
 from fleet.pools import Pools
 from fleet.scene import COST, POOL, Scene
 from leadsman.wire.tasks import TaskSubmit
 
 _TEMPLATE = Path(__file__).resolve().parents[2] / "charts" / "leadsman" / "templates" / "_operator-rules.tpl"
 _REFUSAL = re.compile(r'cannot (?P<verb>\w+) resource "(?P<resource>[\w/]+)" in API group "(?P<group>[\w.]*)"')
+
+WRITES = "leadsman_operator_status_writes_total"
 
 Rule = dict[str, Any]
 Right = tuple[str, str, str]
@@ -135,7 +138,7 @@ async def test_the_published_rights_are_enough_in_several_namespaces_and_outlive
             await pools.apply(capability("browser"), pool("browser", minReplicas=1))
             await pools.until_ready("browser", seconds=60)
             await until("its pod", lambda pools=pools: pools.pods("browser"))  # type: ignore[misc]
-            assert await until("an event", lambda pools=pools: pools.events("browser", "Ready"))  # type: ignore[misc]
+            assert await until("an event", lambda pools=pools: pools.events("browser", "DeploymentCreated"))  # type: ignore[misc]
         assert "forbidden" not in operator.log.lower()
 
         await kube.delete(f"{paths.NAMESPACES}/{second_namespace}")
@@ -220,7 +223,7 @@ async def ready(scene: Scene) -> bool:
     """Whether the statuses of both say so, and the Deployment is made: what comes next is scaling it."""
     queue = await scene.pools.kube.get(scene.pools.path("Capability", POOL))
     said = queue.get("status", {}).get("conditions", [])
-    accepted = any(one["status"] == "True" for one in said) and await scene.pools.events(POOL, "Ready")
+    accepted = any(one["status"] == "True" for one in said) and await scene.pools.events(POOL, "DeploymentCreated")
     return bool(accepted) and await scene.pools.deployment(POOL) is not None
 
 
@@ -235,6 +238,11 @@ async def gone(kube: Kube, namespace: str) -> bool:
     return await kube.find(f"{paths.NAMESPACES}/{namespace}") is None
 
 
+def reasons(found: dict[str, Any]) -> set[str]:
+    """The reasons of a pool's conditions."""
+    return {one["reason"] for one in found["status"]["conditions"]}
+
+
 async def sized(pools: Pools, replicas: int) -> bool:
     found = await pools.deployment("browser")
     return found is not None and found["spec"]["replicas"] == replicas
@@ -246,13 +254,42 @@ async def test_a_namespace_full_of_pools_is_deleted_without_anything_left_behind
     names = [f"pool-{number}" for number in range(20)]
     for name in names:
         await pools.apply(capability(name), pool(name, minReplicas=1))
-    for name in names:
-        await pools.until_ready(name)
+    await pools.until_ready(*names)
+
+    async def settled() -> bool:
+        """No node takes their pods; with the number of pods the last is told that was still to be."""
+        found = (await kube.get(paths.POOLS.format(namespace=namespace)))["items"]
+        return all(one["status"]["replicas"] == 1 and "Unschedulable" in reasons(one) for one in found)
+
+    await until("statuses that stay as they are", settled, seconds=60, every_seconds=1.0)
+    written = await metric(operator, WRITES)
 
     await kube.delete(f"{paths.NAMESPACES}/{namespace}")
 
     await until("its end", lambda: gone(kube, namespace), seconds=120)
     assert "is being terminated" not in operator.log, "Deployments that went first were missed again and again"
+    assert await metric(operator, WRITES) == written, "what is gone was told to nobody"
+
+
+async def test_pods_and_deployments_that_went_in_a_namespace_that_stays_are_made_again(
+    kube: Kube, pools: Pools, operator: OperatorProcess
+) -> None:
+    await pools.apply(capability("browser"), pool("browser", minReplicas=2))
+    await pools.until_ready("browser")
+    for pod in await until("its pods", lambda: pools.pods("browser")):
+        await kube.delete(f"{paths.PODS.format(namespace=pools.namespace)}/{pod['metadata']['name']}")
+    old = await pools.deployment("browser")
+    assert old is not None
+
+    await pools.delete("Deployment", "browser")
+
+    async def another() -> bool:
+        new = await pools.deployment("browser")
+        return new is not None and new["metadata"]["uid"] != old["metadata"]["uid"]
+
+    await until("another Deployment", another)
+    await until("two pods of it", lambda: sized(pools, 2))
+    assert operator.alive
 
 
 async def test_nothing_the_operator_writes_holds_an_object_back(pools: Pools, operator: OperatorProcess) -> None:

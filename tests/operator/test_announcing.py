@@ -10,6 +10,9 @@ AT_MAX = Verdict(ConditionType.SCALING_LIMITED, ConditionStatus.TRUE, Reason.AT_
 AT_MIN = Verdict(ConditionType.SCALING_LIMITED, ConditionStatus.TRUE, Reason.AT_MIN_REPLICAS, "the work asks for 0")
 FREE = Verdict(ConditionType.SCALING_LIMITED, ConditionStatus.FALSE, Reason.AS_EXPECTED, "no bound is in the way")
 
+READY = Verdict(ConditionType.READY, ConditionStatus.TRUE, Reason.AS_EXPECTED, "spec accepted, Deployment applied")
+UNKNOWN = Verdict(ConditionType.READY, ConditionStatus.FALSE, Reason.UNKNOWN_CAPABILITY, "no Capability browser")
+
 
 class Told:
     """Keeps the reasons of the events that a reporter posts."""
@@ -68,3 +71,40 @@ def test_another_bound_is_told_at_once():
     )
 
     assert told.reasons == ["AtMaxReplicas", "QuotaExceeded"]
+
+
+def test_a_new_pool_whose_deployment_was_told_of_is_not_told_to_be_ready_as_well():
+    told = Told()
+    told.pool.is_made()
+
+    told.see(READY, 100.0)
+
+    assert told.reasons == []
+
+
+def test_one_that_is_not_ready_after_that_is_told_and_so_is_its_end():
+    told = Told()
+    told.pool.is_made()
+
+    told.see(UNKNOWN, 100.0)
+    told.see(READY, 160.0)
+
+    assert told.reasons == ["UnknownCapability", "Ready"]
+
+
+def test_one_that_was_not_ready_before_its_deployment_was_made_is_told_to_be_ready():
+    told = Told()
+    told.see(UNKNOWN, 100.0)
+    told.pool.is_made()
+
+    told.see(READY, 110.0)
+
+    assert told.reasons == ["UnknownCapability", "Ready"]
+
+
+def test_a_pool_that_scales_a_deployment_of_somebody_elses_is_told_to_be_ready():
+    told = Told()
+
+    told.see(READY, 100.0)
+
+    assert told.reasons == ["Ready"]

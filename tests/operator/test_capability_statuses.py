@@ -25,7 +25,15 @@ class Server:
         self.statuses = []
         self.refuses = None
         self.status_fails = None
+        self.ends = None
+        self.questions = 0
         self.meanwhile = lambda: None
+
+    async def create(self, _kind, _namespace, _body, *, dry_run):
+        assert dry_run
+        self.questions += 1
+        if self.ends is not None:
+            raise self.ends
 
     async def merge(self, _kind, _namespace, name, _body, *, subresource):
         assert subresource == "status"
@@ -47,7 +55,7 @@ class Scene:
         self.server, self.cache, self.index = Server(), Cache(), PoolIndex()
         self.state = BrokerState(stale_seconds=15)
         self.asked = []
-        self.ending = EndingNamespaces()
+        self.ending = EndingNamespaces(self.server)
         self.events = EventRecorder(self.server, "me")
         self.controller = CapabilityController(
             client=self.server,
@@ -182,3 +190,26 @@ async def test_nothing_is_told_of_queues_in_a_namespace_that_ends(scene):
     assert len(await scene.look()) == 20
     assert scene.server.statuses == []
     assert await scene.controller.tell(("ns", "queue-1")) == ENDING_SECONDS
+
+
+async def test_queues_whose_pools_went_with_their_namespace_are_not_told_of(scene):
+    for number in range(20):
+        scene.index.put(pool(f"pool-{number}", f"queue-{number}"))
+    await scene.look()
+    scene.server.statuses.clear()
+    scene.server.ends = ApiError(403, "Forbidden", "no", {"causes": [{"reason": "NamespaceTerminating"}]})
+    for number in range(20):
+        scene.index.remove(("ns", f"pool-{number}"))
+
+    assert len(await scene.look()) == 20
+    assert (scene.server.statuses, scene.server.questions) == ([], 1)
+
+
+async def test_a_queue_that_lost_its_pool_in_a_namespace_that_stays_is_told_of(scene):
+    scene.index.put(pool("some", "queue-5"))
+    await scene.look()
+    scene.server.statuses.clear()
+    scene.index.remove(("ns", "some"))
+
+    await scene.look()
+    assert (scene.server.statuses, scene.server.questions) == (["queue-5"], 1)

@@ -38,7 +38,7 @@ class Scene:
             events=None,
             leadership=self.leadership,
             metrics=Metrics(),
-            ending=EndingNamespaces(),
+            ending=EndingNamespaces(None),
             conflict_quiet_seconds=300,
         )
 

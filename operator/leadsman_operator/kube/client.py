@@ -102,9 +102,12 @@ class KubeClient:
             "PATCH", kind.path(namespace, name, subresource), body=body, content_type=MERGE, query=query
         )
 
-    async def create(self, kind: Kind, namespace: str, body: Object) -> Object:
-        """Create an object."""
-        return await self._call("POST", kind.path(namespace), body=body, query={"fieldManager": FIELD_MANAGER})
+    async def create(self, kind: Kind, namespace: str, body: Object, *, dry_run: bool = False) -> Object:
+        """Create an object; with `dry_run` only find out whether it could be."""
+        query = {"fieldManager": FIELD_MANAGER}
+        if dry_run:
+            query["dryRun"] = "All"
+        return await self._call("POST", kind.path(namespace), body=body, query=query)
 
     async def replace(
         self, kind: Kind, namespace: str, name: str, body: Object, *, timeout_seconds: float = _TIMEOUT_SECONDS

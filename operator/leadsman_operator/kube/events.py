@@ -20,11 +20,9 @@ from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.ending import EndingNamespaces
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.resources import Kind
+from leadsman_operator.kube.resources import CONTROLLER, Kind
 
 _log = structlog.get_logger(__name__)
-
-CONTROLLER = "leadsman.dev/operator"
 
 BURST = 25
 """Events that one object may have at once."""
@@ -69,7 +67,7 @@ class EventRecorder:
         dropped: Callable[[], None] | None = None,
     ) -> None:
         self._client = client
-        self._ending = ending or EndingNamespaces()
+        self._ending = ending or EndingNamespaces(client)
         self._instance = instance[:128]
         self._dropped = dropped
         self._waiting: OrderedDict[tuple[str, str, int], _Pending] = OrderedDict()

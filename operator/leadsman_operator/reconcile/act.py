@@ -90,6 +90,7 @@ class Actor:
             # Before what may still fail: it is there, with this number of replicas.
             note = f"Deployment {pool.name} made with {replicas} replicas; {look.decision.summary}"
             self._events.record(pool.obj, EventReason.DEPLOYMENT_CREATED, note, action="Create")
+            look.record.is_made()
             await self._workloads.own_replicas(pool, replicas)
         return None
 

@@ -26,7 +26,7 @@ from leadsman_operator.kube.errors import ApiError
 from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics
-from leadsman_operator.reconcile.conditions import Verdict
+from leadsman_operator.reconcile.conditions import Verdict, said
 from leadsman_operator.reconcile.pools import PoolIndex
 from leadsman_operator.reconcile.replicas import Leadership
 from leadsman_operator.reconcile.status import condition_list, patch_of, rounded
@@ -244,6 +244,8 @@ class CapabilityController:
         told = self._told.get(key)
         if told is None or told.uid != uid:
             told = self._told[key] = _Told(uid, obj.get("status") or {}, now, _announced(obj))
+        if _has_lost_its_pools(told.written, self._verdict(obj)) and await self._ending.explains(key[0]):
+            return ENDING_SECONDS
         seen, verdict = self._seen(obj), self._verdict(obj)
         after = self._status(obj, verdict, told.written)
         told.seen = None
@@ -272,10 +274,9 @@ class CapabilityController:
         return None
 
     def _announce(self, obj: Object, told: _Told, verdict: Verdict) -> None:
-        word = f"{verdict.status.value} {verdict.reason.value}"
-        if word == told.announced:
+        if verdict.word == told.announced:
             return
-        told.announced = word
+        told.announced = verdict.word
         good = verdict.status is ConditionStatus.TRUE
         reason = EventReason.READY if good else verdict.reason
         self._events.record(obj, reason, verdict.message, warning=not good)
@@ -312,7 +313,16 @@ class CapabilityController:
 
 
 def _announced(obj: Object) -> str | None:
-    for condition in (obj.get("status") or {}).get("conditions") or ():
+    return _ready_word(obj.get("status") or {})
+
+
+def _ready_word(status: Mapping[str, Any]) -> str | None:
+    for condition in status.get("conditions") or ():
         if condition.get("type") == ConditionType.READY.value:
-            return f"{condition.get('status')} {condition.get('reason')}"
+            return said(condition.get("status"), condition.get("reason"))
     return None
+
+
+def _has_lost_its_pools(status: Mapping[str, Any], verdict: Verdict) -> bool:
+    served = said(ConditionStatus.TRUE, Reason.AS_EXPECTED)
+    return verdict.reason is Reason.NO_POOL_SERVES and _ready_word(status) == served

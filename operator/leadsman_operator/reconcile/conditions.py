@@ -47,6 +47,16 @@ class Verdict:
     reason: Reason
     message: str
 
+    @property
+    def word(self) -> str:
+        """Status and reason: what is news when it changes."""
+        return said(self.status, self.reason)
+
+
+def said(status: object, reason: object) -> str:
+    """Return the word of a condition with this status and reason."""
+    return f"{status} {reason}"
+
 
 def conditions(found: Found) -> tuple[Verdict, ...]:
     """Return every condition, in the order in which they are shown."""

@@ -113,7 +113,7 @@ class PoolController:
             return await self._look(pool, record)
 
     async def _look(self, pool: Pool, record: PoolRecord) -> float:
-        if self._ending.ends(pool.namespace):
+        if await self._ends(pool, record):
             return ENDING_SECONDS
         now = asyncio.get_running_loop().time()
         pool, rebound = pool.at(self._wall_clock())
@@ -137,6 +137,17 @@ class PoolController:
             raise trouble
         waits = (look.decision.recheck_seconds, again, told, rebound)
         return min((wait for wait in waits if wait is not None), default=math.inf)
+
+    async def _ends(self, pool: Pool, record: PoolRecord) -> bool:
+        """Whether the pool's namespace is being deleted; asked for when what the pool rests on went, not by us."""
+        if self._ending.ends(pool.namespace):
+            return True
+        present = self._observer.rests_on(pool)
+        lost = record.rests_on - present
+        if lost and isinstance(record.scale_in, Idle) and await self._ending.explains(pool.namespace):
+            return True
+        record.rests_on = present
+        return False
 
     def _observe(self, pool: Pool, record: PoolRecord, now: float) -> Look:
         around = self._observer.surroundings(pool)

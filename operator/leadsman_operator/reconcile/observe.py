@@ -157,6 +157,15 @@ class Observer:
         alive = tuple(rs for rs in sets if rs["spec"].get("replicas") or (rs.get("status") or {}).get("replicas"))
         return Surroundings(deployment, alive, tuple(pods))
 
+    def rests_on(self, pool: Pool) -> frozenset[str]:
+        """Return the UIDs of what a pool needs: its Deployment, its Capabilities, its pods that are to stay."""
+        names = [(Kind.DEPLOYMENT, pool.model.deployment_name)]
+        names += [(Kind.CAPABILITY, name) for name in pool.spec.capabilities]
+        named = [self._cache.get(kind, pool.namespace, name) for kind, name in names]
+        pods = self._cache.of_pool(Kind.POD, pool.namespace, pool.name)
+        staying = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        return frozenset(obj["metadata"]["uid"] for obj in (*named, *staying) if obj is not None)
+
     def observation(
         self, pool: Pool, record: PoolRecord, around: Surroundings, *, leading_since: float, now: float
     ) -> PoolObservation:

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from leadsman_operator.api import WorkerPool
+from leadsman.reasons import Reason
+from leadsman_operator.api import ConditionStatus, ConditionType, WorkerPool
 from leadsman_operator.kube.cache import Object
 from leadsman_operator.kube.pods import Pace
+from leadsman_operator.reconcile.conditions import said
 from leadsman_operator.reconcile.conflict import Contention
 from leadsman_operator.scaling.cordons import Cordons
 from leadsman_operator.scaling.model import Decision, PoolMemory
@@ -64,12 +66,18 @@ class PoolRecord:
     """Topic -> what was last said in an event about it."""
     relieved_at: dict[str, float] = field(default_factory=dict)
     """Topic -> since when what was last said about it is no longer so, while its end waits to be told."""
+    rests_on: frozenset[str] = frozenset()
+    """UIDs, at the last look, of what the pool cannot do without: what of it goes is gone by another's doing."""
     going: frozenset[str] | None = None
     """UIDs of the pods that were being deleted at the last look; None before the first."""
     fenced_at: float | None = None
     """When the scale-in that is under way asked for its fences."""
     signal_arrived_at: float | None = None
     """When the broker's push came that this look answers."""
+
+    def is_made(self) -> None:
+        """Remember that an event told of its new Deployment: that the pool is ready need not be told as well."""
+        self.announced.setdefault(ConditionType.READY.value, said(ConditionStatus.TRUE, Reason.AS_EXPECTED))
 
     def young_for(self, now: float) -> float:
         """How much longer it counts as just made, in seconds."""

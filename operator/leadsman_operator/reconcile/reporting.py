@@ -12,7 +12,7 @@ from leadsman_operator.kube.errors import ApiError
 from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
 from leadsman_operator.metrics import Metrics
-from leadsman_operator.reconcile.conditions import Verdict
+from leadsman_operator.reconcile.conditions import Verdict, said
 from leadsman_operator.reconcile.evictions import busy_evictions, going
 from leadsman_operator.reconcile.look import Look
 from leadsman_operator.reconcile.pools import Pool
@@ -88,7 +88,7 @@ class Reporter:
     def recall(self, obj: Object, record: PoolRecord) -> None:
         """Take from the status what was announced before this process led, so that nothing is said twice."""
         for condition in (obj.get("status") or {}).get("conditions") or ():
-            record.announced[str(condition.get("type"))] = f"{condition.get('status')} {condition.get('reason')}"
+            record.announced[str(condition.get("type"))] = said(condition.get("status"), condition.get("reason"))
 
     async def status(self, obj: Object, record: PoolRecord, after: Object) -> float | None:
         """Write the status if it is worth it; return in how many seconds it will be, None when nothing is new."""
@@ -130,12 +130,11 @@ class Reporter:
         again: float | None = None
         for verdict in verdicts:
             kind = verdict.type.value
-            word = f"{verdict.status.value} {verdict.reason.value}"
-            said = record.announced.get(kind)
-            if said == word:
+            before = record.announced.get(kind)
+            if before == verdict.word:
                 record.relieved_at.pop(kind, None)
                 continue
-            if _relieves(verdict, said):
+            if _relieves(verdict, before):
                 wait = record.relieved_at.setdefault(kind, now) + RELIEF_SECONDS - now
                 if wait > 0:
                     again = wait if again is None else min(again, wait)
@@ -144,12 +143,12 @@ class Reporter:
             if young > 0 and verdict.reason in _SETTLES:
                 again = young if again is None else min(again, young)
                 continue
-            record.announced[kind] = word
+            record.announced[kind] = verdict.word
             good = verdict.reason is Reason.AS_EXPECTED
-            if verdict.status is ConditionStatus.UNKNOWN or _no_news(verdict, said):
+            if verdict.status is ConditionStatus.UNKNOWN or _no_news(verdict, before):
                 continue
             # A pool that has just been made has nothing to recover from; that it is ready is worth a line.
-            if good and said is None and verdict.type is not ConditionType.READY:
+            if good and before is None and verdict.type is not ConditionType.READY:
                 continue
             self._events.record(
                 obj,
@@ -202,19 +201,19 @@ class Reporter:
             metrics.condition.labels(*key, verdict.type.value).set(verdict.status is ConditionStatus.TRUE)
 
 
-def _relieves(verdict: Verdict, said: str | None) -> bool:
+def _relieves(verdict: Verdict, before: str | None) -> bool:
     """Whether the bound that was last told is out of the way now."""
-    if verdict.type is not ConditionType.SCALING_LIMITED or said is None:
+    if verdict.type is not ConditionType.SCALING_LIMITED or before is None:
         return False
     told = _TOLD[verdict.type]
-    return said.partition(" ")[2] in told and verdict.reason.value not in told
+    return before.partition(" ")[2] in told and verdict.reason.value not in told
 
 
-def _no_news(verdict: Verdict, said: str | None) -> bool:
+def _no_news(verdict: Verdict, before: str | None) -> bool:
     """Whether nobody has to be told: another condition tells it, or a bound does what it is there for."""
     told = _TOLD.get(verdict.type)
     if told is None:
         return False
     if verdict.reason is Reason.AS_EXPECTED:
-        return said is None or said.partition(" ")[2] not in told
+        return before is None or before.partition(" ")[2] not in told
     return verdict.reason.value not in told
