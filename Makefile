@@ -104,7 +104,11 @@ test-cluster: venv cluster-build ## The test cluster's own tests
 
 .PHONY: test-control-plane
 test-control-plane: venv cluster-build ## The operator against a real API server and controller-manager
-	$(PYTEST) -n $(WAITING_JOBS) --dist worksteal tests/control_plane
+	$(PYTEST) -n $(WAITING_JOBS) --dist worksteal --ignore tests/control_plane/test_churn.py tests/control_plane
+
+.PHONY: test-churn
+test-churn: venv cluster-build ## Ten minutes of pools that come and go: nothing is left of them (LEADSMAN_CHURN_SECONDS=600)
+	LEADSMAN_CHURN_SECONDS=$${LEADSMAN_CHURN_SECONDS:-600} $(PYTEST) tests/control_plane/test_churn.py
 
 .PHONY: test-chart
 test-chart: venv cluster-build ## The chart with the real helm

@@ -51,30 +51,36 @@ class Pools:
 
     async def condition(self, name: str, kind: str) -> dict[str, Any]:
         """One condition of a pool; empty while it has none of that kind."""
-        conditions = (await self.pool(name)).get("status", {}).get("conditions", [])
-        return next((one for one in conditions if one["type"] == kind), {})
+        return _condition(await self.pool(name), kind)
 
     async def until_condition(
-        self, name: str, kind: str, status: str, *, reason: str | None = None, seconds: float = 30.0
+        self,
+        name: str,
+        kind: str,
+        status: str,
+        *,
+        reason: str | None = None,
+        seconds: float = 30.0,
+        every_seconds: float = 0.1,
     ) -> dict[str, Any]:
         """Wait until a condition has this status (and reason) for the spec as it is now, and return it."""
 
         async def look() -> dict[str, Any] | None:
             pool = await self.pool(name)
-            found = await self.condition(name, kind)
+            found = _condition(pool, kind)
             right = found.get("status") == status and reason in {None, found.get("reason")}
             return found if right and found["observedGeneration"] == pool["metadata"]["generation"] else None
 
         wanted = f"{kind}={status}" + (f" for {reason}" if reason else "")
         try:
-            return await until(f"{wanted} of pool {name}", look, seconds=seconds)
+            return await until(f"{wanted} of pool {name}", look, seconds=seconds, every_seconds=every_seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}; status: {(await self.pool(name)).get('status')}") from None
 
-    async def until_ready(self, *names: str, seconds: float = 30.0) -> None:
+    async def until_ready(self, *names: str, seconds: float = 30.0, every_seconds: float = 0.1) -> None:
         """Wait until these pools are accepted, applied and know their signal."""
         for name in names:
-            await self.until_condition(name, "Ready", "True", seconds=seconds)
+            await self.until_condition(name, "Ready", "True", seconds=seconds, every_seconds=every_seconds)
 
     async def events(self, name: str, reason: str | None = None) -> list[dict[str, Any]]:
         """The events about a pool, oldest first."""
@@ -83,3 +89,8 @@ class Pools:
         )
         about = [one for one in listing["items"] if one["regarding"]["kind"] == "WorkerPool"]
         return [one for one in about if reason in {None, one["reason"]}]
+
+
+def _condition(pool: dict[str, Any], kind: str) -> dict[str, Any]:
+    conditions = pool.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == kind), {})

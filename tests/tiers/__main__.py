@@ -4,8 +4,9 @@ A tier is a make target, so that each can be run alone. One that fails does not 
 whole picture of a run that took many minutes. A tier that the machine cannot run (no root, no Go) skips its tests
 with the reason; that is reported, and is a failure where every tier is demanded (`--require-all`, as CI does).
 
-Two lanes run beside each other: the tiers of one keep the processors busy, those of the other mostly wait, for a
-controller, a probe, an idle window. What a tier prints is shown when it ends, so that two do not mix.
+Three lanes run beside each other: the tiers of one keep the processors busy, those of the next mostly wait, for a
+controller, a probe, an idle window, and the last takes its ten minutes whatever the machine. What a tier prints is
+shown when it ends, so that two do not mix.
 """
 
 import argparse
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LANES = (
     ("lint", "crds-check", "test-unit", "test-broker", "test-sdk", "test-operator", "test-local"),
     ("test-cluster", "test-control-plane", "test-chart", "test-e2e"),
+    ("test-churn",),
 )
 
 _printing = threading.Lock()
