@@ -110,3 +110,14 @@ def test_a_namespace_of_the_same_name_that_is_made_anew_is_asked_about_anew(virt
         return ending.ends("ns"), await ending.explains("ns"), len(server.asked)
 
     assert virtual_time.run(scene()) == (False, False, 2)
+
+
+def test_an_api_server_that_does_not_answer_holds_nobody_up_for_long(virtual_time):
+    async def scene():
+        server = Server(ENDS)
+        server.reply.clear()
+        began = asyncio.get_running_loop().time()
+        answer = await EndingNamespaces(server).explains("ns")
+        return answer, asyncio.get_running_loop().time() - began < 5
+
+    assert virtual_time.run(scene()) == (False, True)

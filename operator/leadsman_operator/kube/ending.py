@@ -20,6 +20,8 @@ ASKED_SECONDS = 2.0
 
 A namespace is marked as ending five seconds before the first of its objects goes.
 """
+_ANSWER_SECONDS = 3.0
+"""A look does not wait longer for the answer: it may be about to make room for work."""
 
 
 class EndingNamespaces:
@@ -63,8 +65,9 @@ class EndingNamespaces:
 
     async def _ask(self, namespace: str) -> bool:
         try:
-            await self._client.create(Kind.EVENT, namespace, _probe(namespace), dry_run=True)
-        except UnreachableError:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await self._client.create(Kind.EVENT, namespace, _probe(namespace), dry_run=True)
+        except (UnreachableError, TimeoutError):
             return False
         except ApiError as error:
             if error.terminating:
