@@ -10,9 +10,8 @@ from typing import Any
 import kopf
 
 from leadsman_operator.feed import Feed
+from leadsman_operator.kube.client import PAGE
 from leadsman_operator.kube.resources import SELECTORS, WATCHED, Kind
-
-_PAGE = 500
 
 
 class _Backoffs:
@@ -52,7 +51,7 @@ def settings() -> kopf.OperatorSettings:
     found.scanning.disabled = True
     found.peering.standalone = True
     found.persistence.diffbase_storage = _Nothing()
-    found.watching.chunk_size = _PAGE
+    found.watching.chunk_size = PAGE
     found.networking.error_backoffs = _Backoffs()
     found.networking.request_timeout = 60.0
     found.networking.connect_timeout = 10.0

@@ -33,7 +33,8 @@ nobody shakes hands over TLS a hundred times.
 _KEPT_SECONDS = 60.0
 """An idle connection; the API server ends one after 90."""
 _TIMEOUT_SECONDS = 20.0
-_PAGE = 500
+PAGE = 100
+"""Objects that are listed in one request: five kinds at once are what a start needs the most memory for."""
 _USER_AGENT = "leadsman-operator"
 
 
@@ -74,7 +75,7 @@ class KubeClient:
         self, kind: Kind, namespace: str | None, *, selector: str | None = None
     ) -> AsyncIterator[tuple[list[Object], str]]:
         """List a kind in pages of bounded size, each with the resource version of the whole list."""
-        query: dict[str, str] = {"limit": str(_PAGE)}
+        query: dict[str, str] = {"limit": str(PAGE)}
         if selector:
             query["labelSelector"] = selector
         while True:
