@@ -202,3 +202,11 @@ def test_nothing_changes_before_the_time_to_look_again(start, end, moment):
 
     just_before = moment + dt.timedelta(seconds=again - 0.001)
     assert spec_at(pool(), [one], just_before)[0] == now
+
+
+def test_one_that_begins_after_a_day_of_23_hours_is_not_missed():
+    one = schedule(days=["Mon"], **{"from": "00:00", "to": "01:00"})
+    moment = utc("2026-03-28T22:50:00")
+    now, again = spec_at(pool(), [one], moment)
+
+    assert spec_at(pool(), [one], moment + dt.timedelta(seconds=again - 0.001))[0] == now

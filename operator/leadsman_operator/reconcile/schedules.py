@@ -16,8 +16,8 @@ from leadsman_operator.scaling.model import PoolSpec
 
 _WEEK = list(Day)
 _SECOND = dt.timedelta(seconds=1)
-LOOK_AGAIN_SECONDS = 86_400.0
-"""When no schedule begins or ends sooner."""
+LOOK_AGAIN_SECONDS = 43_200.0
+"""When no schedule begins or ends sooner. Windows are known until tomorrow is over, and a day may have 23 hours."""
 
 
 @dataclass(frozen=True, slots=True)
