@@ -49,7 +49,7 @@ class Metrics:
         self.clamps = self._counter("clamps", "Decisions that a bound changed, by the bound.", (*_POOL, "reason"))
         self.scale_writes = self._counter(
             "scale_writes",
-            "Writes of a Deployment's replicas; outcome: written, conflict, refused, failed.",
+            "Writes of a Deployment's replicas; outcome: written, conflict, changed, failed, unknown.",
             (*_POOL, "direction", "outcome"),
         )
         self.scale_in_steps = self._counter(

@@ -9,7 +9,7 @@ from leadsman.wire.stats import CapabilityStats, StatsSnapshot
 from leadsman_operator.broker.errors import BrokerError
 from leadsman_operator.broker.state import BrokerState
 from leadsman_operator.kube.cache import Cache
-from leadsman_operator.kube.ending import ENDING_SECONDS, EndingNamespaces
+from leadsman_operator.kube.ending import ENDING_SECONDS, UNSURE_SECONDS, EndingNamespaces
 from leadsman_operator.kube.errors import ApiError
 from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
@@ -89,7 +89,9 @@ class Scene:
         self.asked.clear()
         await self.controller.look("ns")
         for key in self.asked:
-            await self.controller.tell(key)
+            if await self.controller.tell(key) == UNSURE_SECONDS:
+                await asyncio.sleep(0)
+                assert await self.controller.tell(key) != UNSURE_SECONDS
         return [name for _, name in self.asked]
 
 

@@ -10,27 +10,30 @@ import datetime as dt
 import secrets
 
 from leadsman_operator.kube.client import KubeClient
+from leadsman_operator.kube.connection import NoCredentialsError
 from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.resources import CONTROLLER, Kind
 
 ENDING_SECONDS = 10.0
 """After a refusal nothing is tried in the namespace for so long."""
-ASKED_SECONDS = 2.0
-"""An answer holds for so long: whatever else went within it went for the same reason.
-
-A namespace is marked as ending five seconds before the first of its objects goes.
-"""
+ASKED_SECONDS = 5.0
+"""Nothing is asked again for so long: a namespace is marked as ending five seconds before its first object goes."""
+UNSURE_SECONDS = 0.25
+"""What waits for an answer looks again after so long; most answers take some milliseconds."""
 _ANSWER_SECONDS = 3.0
-"""A look does not wait longer for the answer: it may be about to make room for work."""
+"""Without an answer for so long the namespace counts as one that stays."""
+_AT_ONCE = 4
+"""Questions that are open at a time: an API server that hangs over them keeps the other connections free."""
 
 
 class EndingNamespaces:
-    """When each was last seen to end, or found to stay."""
+    """When each was last seen to end, and of which that is being found out."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
+        self._gate = asyncio.Semaphore(_AT_ONCE)
         self._seen: dict[str, float] = {}
-        self._asked: dict[str, tuple[float, asyncio.Task[bool]]] = {}
+        self._asked: dict[str, tuple[float, asyncio.Task[None]]] = {}
 
     def note(self, namespace: str) -> None:
         """Remember that a write was refused because the namespace is being deleted."""
@@ -43,37 +46,39 @@ class EndingNamespaces:
         seen = self._seen.get(namespace)
         return seen is not None and asyncio.get_running_loop().time() - seen < ENDING_SECONDS
 
-    async def explains(self, namespace: str) -> bool:
-        """Whether what went without our doing went because its namespace ends; the API server is asked.
-
-        One request for all who ask within `ASKED_SECONDS`. Without an answer the namespace counts as staying.
-        """
-        if self.ends(namespace):
-            return True
+    def ask(self, namespace: str) -> None:
+        """Begin to find out whether something went because its namespace ends; one request for all that went."""
         now = asyncio.get_running_loop().time()
-        self._asked = {other: one for other, one in self._asked.items() if now - one[0] < ASKED_SECONDS}
-        if namespace not in self._asked:
-            name = f"does {namespace} end"
-            self._asked[namespace] = now, asyncio.create_task(self._ask(namespace), name=name)
-        # Others wait for the same answer: who is cancelled takes it from nobody.
-        return await asyncio.shield(self._asked[namespace][1])
+        self._asked = {
+            other: (at, task)
+            for other, (at, task) in self._asked.items()
+            if not task.done() or now - at < ASKED_SECONDS
+        }
+        if namespace not in self._asked and not self.ends(namespace):
+            task = asyncio.create_task(self._find_out(namespace), name=f"does {namespace} end")
+            self._asked[namespace] = now, task
+
+    def unsure(self, namespace: str) -> bool:
+        """Whether that is being found out."""
+        asked = self._asked.get(namespace)
+        return asked is not None and not asked[1].done()
 
     def begins(self, namespace: str) -> None:
         """Something new is in a namespace of this name: none is made in one that ends."""
         self._seen.pop(namespace, None)
-        self._asked.pop(namespace, None)
+        asked = self._asked.pop(namespace, None)
+        if asked is not None:
+            asked[1].cancel()
 
-    async def _ask(self, namespace: str) -> bool:
+    async def _find_out(self, namespace: str) -> None:
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(_ANSWER_SECONDS), self._gate:
                 await self._client.create(Kind.EVENT, namespace, _probe(namespace), dry_run=True)
-        except (UnreachableError, TimeoutError):
-            return False
         except ApiError as error:
             if error.terminating:
                 self.note(namespace)
-            return error.terminating
-        return False
+        except (UnreachableError, NoCredentialsError, TimeoutError):
+            pass
 
 
 def _probe(namespace: str) -> dict[str, object]:

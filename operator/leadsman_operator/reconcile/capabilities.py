@@ -21,7 +21,7 @@ from leadsman_operator.broker.state import BrokerState
 from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.cache import Cache, Key, key_of
 from leadsman_operator.kube.client import KubeClient
-from leadsman_operator.kube.ending import ENDING_SECONDS, EndingNamespaces
+from leadsman_operator.kube.ending import ENDING_SECONDS, UNSURE_SECONDS, EndingNamespaces
 from leadsman_operator.kube.errors import ApiError
 from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
@@ -244,9 +244,11 @@ class CapabilityController:
         told = self._told.get(key)
         if told is None or told.uid != uid:
             told = self._told[key] = _Told(uid, obj.get("status") or {}, now, _announced(obj))
-        if _has_lost_its_pools(told.written, self._verdict(obj)) and await self._ending.explains(key[0]):
-            return ENDING_SECONDS
         seen, verdict = self._seen(obj), self._verdict(obj)
+        if _has_lost_its_pools(told.written, verdict):
+            self._ending.ask(key[0])
+        if self._ending.unsure(key[0]):
+            return UNSURE_SECONDS
         after = self._status(obj, verdict, told.written)
         told.seen = None
         if after == told.written:

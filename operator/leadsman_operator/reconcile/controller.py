@@ -9,7 +9,7 @@ from typing import Any
 
 from leadsman_operator.api import ConditionStatus, ConditionType
 from leadsman_operator.kube.cache import Cache, Key
-from leadsman_operator.kube.ending import ENDING_SECONDS, EndingNamespaces
+from leadsman_operator.kube.ending import ENDING_SECONDS, UNSURE_SECONDS, EndingNamespaces
 from leadsman_operator.kube.errors import ApiError, UnreachableError
 from leadsman_operator.kube.events import EventRecorder
 from leadsman_operator.kube.resources import Kind
@@ -113,13 +113,16 @@ class PoolController:
             return await self._look(pool, record)
 
     async def _look(self, pool: Pool, record: PoolRecord) -> float:
-        if await self._ends(pool, record):
+        if self._ending.ends(pool.namespace):
             return ENDING_SECONDS
+        self._ask_about_losses(pool, record)
         now = asyncio.get_running_loop().time()
         pool, rebound = pool.at(self._wall_clock())
         look = self._observe(pool, record, now)
-        before, record.decision = record.decision, look.decision
         self._reporter.evictions(look)
+        if look.around.deployment is None and self._ending.unsure(pool.namespace):
+            return UNSURE_SECONDS
+        before, record.decision = record.decision, look.decision
         again: float | None = None
         trouble: Exception | None = None
         acting = pool.spec.mode is ScalingMode.ACTIVE and look.standing.problem is None
@@ -138,16 +141,12 @@ class PoolController:
         waits = (look.decision.recheck_seconds, again, told, rebound)
         return min((wait for wait in waits if wait is not None), default=math.inf)
 
-    async def _ends(self, pool: Pool, record: PoolRecord) -> bool:
-        """Whether the pool's namespace is being deleted; asked for when what the pool rests on went, not by us."""
-        if self._ending.ends(pool.namespace):
-            return True
+    def _ask_about_losses(self, pool: Pool, record: PoolRecord) -> None:
+        """Find out whether the namespace ends when something that the pool rests on went, and not by a scale-in."""
         present = self._observer.rests_on(pool)
-        lost = record.rests_on - present
-        if lost and isinstance(record.scale_in, Idle) and await self._ending.explains(pool.namespace):
-            return True
+        if record.rests_on - present and isinstance(record.scale_in, Idle):
+            self._ending.ask(pool.namespace)
         record.rests_on = present
-        return False
 
     def _observe(self, pool: Pool, record: PoolRecord, now: float) -> Look:
         around = self._observer.surroundings(pool)
@@ -195,9 +194,14 @@ class PoolController:
         """Post events, update metrics and the status; return when the status wants to be written."""
         pool, record = look.pool, look.record
         verdicts = conditions(self._found(look))
+        self._reporter.measure(pool, look.decision, before, verdicts)
+        # What is gone with its namespace is told to nobody.
+        if self._ending.unsure(pool.namespace):
+            return UNSURE_SECONDS
+        if self._ending.ends(pool.namespace):
+            return ENDING_SECONDS
         self._reporter.bounds(pool, record)
         again = self._reporter.announce(pool.obj, record, verdicts, asyncio.get_running_loop().time())
-        self._reporter.measure(pool, look.decision, before, verdicts)
         status = pool_status(
             name=pool.name,
             generation=pool.generation,
