@@ -43,7 +43,10 @@ def test_the_rules_of_a_queue_go_with_its_numbers():
 
     found = capability_sample(mixed, leases_per_minute=30, reserve_percent=20)
 
-    assert (found.leases_per_minute, found.background) == (30, Background(tasks=4, of=7, reserve_percent=20))
+    assert (found.leases_per_minute, found.background) == (
+        30,
+        Background(tasks=4, of=7, reserve_percent=20, leased=1),
+    )
 
 
 def test_an_empty_queue_has_no_age():

@@ -73,6 +73,12 @@ def test_a_rollout_stops_a_scale_in_except_to_zero():
     assert (ended.action, ended.replicas) == (Action.SCALE_IN, 0)
 
 
+def test_a_rollout_stops_a_scale_in_to_zero_that_takes_one_step_at_a_time():
+    held, _ = seen_for(301, pool(scale_in_max_step=1), observe(5, work(0), rollout_in_progress=True))
+
+    assert (held.action, held.replicas, held.reason) == (Action.HOLD, 5, Reason.ROLLOUT_IN_PROGRESS)
+
+
 samples = st.lists(
     st.tuples(st.floats(min_value=0.0, max_value=40.0), st.integers(min_value=0, max_value=10_000)),
     min_size=1,

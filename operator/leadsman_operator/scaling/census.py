@@ -81,6 +81,12 @@ def capabilities_not_served(spec: PoolSpec, observation: PoolObservation) -> tup
     return tuple(name for name in spec.capabilities if name not in served)
 
 
+def capabilities_in_vain(spec: PoolSpec, observation: PoolObservation) -> tuple[str, ...]:
+    """Name those of them for which tasks wait."""
+    wait = {work.name for work in observation.work if work.waiting or work.elsewhere}
+    return tuple(name for name in capabilities_not_served(spec, observation) if name in wait)
+
+
 def _newest(workers: Iterable[WorkerSample]) -> Iterable[WorkerSample]:
     """Of each pod the process that was heard last."""
     newest: dict[str, WorkerSample] = {}

@@ -7,7 +7,7 @@ workers, everything that makes a fleet wait before it shrinks.
 from dataclasses import dataclass, field
 
 from leadsman.reasons import Reason
-from leadsman_operator.scaling.census import Census
+from leadsman_operator.scaling.census import Census, capabilities_in_vain
 from leadsman_operator.scaling.demand import replicas_for
 from leadsman_operator.scaling.model import (
     IDLE_WHILE_WAITING_SECONDS,
@@ -44,8 +44,10 @@ class Limiter:
         if self.replicas > self.observation.replicas:
             self._scale_out_step()
         elif self.replicas < self.observation.replicas:
+            self._keep_in_sight()
             self._wait()
             self._scale_in_step()
+            self._not_in_a_rollout()
         if self.observation.conflict:
             self._to(self.observation.replicas, Reason.CONFLICT, "somebody else writes the replicas")
 
@@ -103,8 +105,28 @@ class Limiter:
         zero = self.memory.zero_since
         if zero is not None and self.now - zero < ZERO_SECONDS:
             self._to(current, Reason.SCALE_IN_WINDOW, f"no work for {self.now - zero:.1f} of {ZERO_SECONDS:.0f} s")
+
+    def _keep_in_sight(self) -> None:
+        """Keep what shows that more workers are of no use, while tasks wait for the pool and are not given to it.
+
+        Were it gone, the fleet would be made again, to no more use, and go again, once in every idle window.
+        """
+        current, counts = self.observation.replicas, self.counts
+        waiting = sum(work.elsewhere for work in self.observation.work)
+        if waiting and counts.mostly_failing:
+            note = f"{counts.failing} of {counts.pods} pods fail to start, {waiting} tasks wait"
+            self._to(current, Reason.WORKERS_FAILING, note)
+        if waiting and self.observation.quota_exceeded:
+            self._to(current, Reason.QUOTA_EXCEEDED, f"a quota allows {counts.pods} of {current} pods")
+        names = capabilities_in_vain(self.spec, self.observation)
+        if names and not self.replicas:
+            note = f"no worker takes {', '.join(names)}; one stays to show it while tasks wait there"
+            self._to(1, Reason.CAPABILITY_NOT_SERVED, note)
+
+    def _not_in_a_rollout(self) -> None:
+        """Stay while a rollout goes on, unless all are to go: it chooses its own pods."""
         if self.observation.rollout_in_progress and self.replicas > 0:
-            self._to(current, Reason.ROLLOUT_IN_PROGRESS, "a rollout chooses its own pods")
+            self._to(self.observation.replicas, Reason.ROLLOUT_IN_PROGRESS, "a rollout chooses its own pods")
 
     def _scale_in_step(self) -> None:
         step = self.spec.scale_in_max_step

@@ -95,6 +95,19 @@ class Background:
     """All tasks that are ready or in flight."""
     reserve_percent: int = 0
     """Share of the workers' slots that background tasks leave free for interactive ones."""
+    leased: int = 0
+    """Background tasks that are in flight."""
+
+    def may_start(self, waiting: int, slots: int) -> int:
+        """Give how many of the `waiting` tasks may be leased now that there are so many slots for them.
+
+        The broker lets max(1, slots - slots percent / 100) background tasks run; interactive ones it lets run.
+        """
+        if not self.reserve_percent:
+            return waiting
+        background = min(waiting, max(0, self.tasks - self.leased))
+        limit = max(1, slots - slots * self.reserve_percent // 100)
+        return waiting - background + min(background, max(0, limit - self.leased))
 
     def reserve(self, slots: int) -> int:
         """Give how many slots more than `slots` keep the reserve free beside the background part of them.
@@ -145,6 +158,10 @@ class CapabilityWork:
     rate_slots: int | None = None
     """The slots that the rate limit can keep busy, where that is why `leasable` is less than it was."""
     background: Background = Background()
+    held_slots: int = 0
+    """Free slots of the pool's workers that the interactive reserve keeps free beside what waits."""
+    elsewhere: int = 0
+    """Tasks of the capability that wait and are no part of this pool's: another's, or nobody's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,5 +38,5 @@ def _is_unused(observation: PoolObservation) -> bool:
 
 def _unused(observation: PoolObservation, work: CapabilityWork) -> bool:
     serving = [worker for worker in serving_workers(observation) if work.name in worker.capabilities]
-    free = sum(max(0, worker.slots - worker.leases) for worker in serving)
-    return free > 0 and 2 * free >= sum(worker.slots for worker in serving)
+    free = sum(max(0, worker.slots - worker.leases) for worker in serving) - work.held_slots
+    return free > 0 and 2 * free >= sum(worker.slots for worker in serving) - work.held_slots

@@ -29,6 +29,7 @@ def capability_sample(
             tasks=stats.background_ready + stats.background_leased,
             of=stats.ready + stats.leased,
             reserve_percent=reserve_percent,
+            leased=stats.background_leased,
         ),
     )
 

@@ -1,7 +1,8 @@
 """Dividing each capability's work over the pools that serve it: nothing is counted twice, nothing left to nobody.
 
-Once per sample, capabilities and pools in the order of their names: first one task for every free live slot; then
-to each pool as many tasks as keep its slots within `maxReplicas * slotsPerWorker`, and the rest to the next one.
+Once per sample, capabilities and pools in the order of their names: first one task for every free live slot that
+the interactive reserve does not keep free; then to each pool as many tasks as keep its slots, with that reserve,
+within `maxReplicas * slotsPerWorker`, and the rest to the next one.
 The last that takes new work gets what is left: it is the one that shows `AtMaxReplicas`. A pool that cannot grow -
 paused, observing, in conflict, failing, out of quota, or without a handler - gets what its live slots can take. If
 there is no other, a pool that observes is given the rest all the same: it shows what it would do with it.
@@ -22,6 +23,7 @@ from leadsman_operator.scaling.model import (
     PoolObservation,
     PoolSpec,
     ScalingMode,
+    ScalingPolicy,
 )
 from leadsman_operator.scaling.trust import plausible
 
@@ -53,6 +55,8 @@ class _Pot:
     leasable: int
     due: int
     """How many of the waiting are due already; they are given out first."""
+    may_start: int = 0
+    """How many of those due the interactive reserve lets run in the slots that there are."""
     rate_slots: int | None = None
     """The slots that the rate limit can keep busy, if that took from `leasable`."""
 
@@ -64,6 +68,7 @@ class _Part:
     waiting: int = 0
     leasable: int = 0
     due_soon: int = 0
+    held_slots: int = 0
 
 
 @dataclass(slots=True)
@@ -79,12 +84,18 @@ class _Pool:
     rules: dict[str, SlotRule] = field(default_factory=dict)
 
     def want(self, name: str, sample: CapabilitySample, waiting: int) -> int:
+        """Give the slots that its leases and so many waiting tasks want."""
         rule = self.rules.get(name)
         if rule is None:
             startup = self.view.observation.startup_seconds
             rule = slot_rule(self.view.spec, sample.service_seconds, sample.oldest_age_seconds, startup)
             self.rules[name] = rule
         return rule.want(self.leased.get(name, 0), waiting)
+
+    def needs(self, name: str, sample: CapabilitySample, waiting: int) -> int:
+        """Give the slots that it must have for these, with those that stay free beside background tasks."""
+        want = self.want(name, sample, waiting)
+        return want + sample.background.reserve(want) if self.view.spec.policy is ScalingPolicy.TARGET else want
 
     def part(self, name: str) -> _Part:
         return self.parts.setdefault(name, _Part())
@@ -160,16 +171,22 @@ def _fill_free_slots(pots: Mapping[str, _Pot], pools: Sequence[_Pool]) -> None:
     serving = [(pool, list(serving_workers(pool.view.observation))) for pool in pools]
     free = {id(worker): max(0, worker.slots - worker.leases) for _, workers in serving for worker in workers}
     for name, pot in pots.items():
-        for pool, workers in serving:
-            if name not in pool.view.spec.capabilities:
-                continue
+        takers = [
+            (pool, [worker for worker in workers if name in worker.capabilities])
+            for pool, workers in serving
+            if name in pool.view.spec.capabilities
+        ]
+        slots = sum(worker.slots for _, workers in takers for worker in workers)
+        pot.may_start = pot.sample.background.may_start(pot.sample.waiting, slots) + pot.sample.due_soon
+        for pool, workers in takers:
             for worker in workers:
-                if not pot.waiting:
-                    break
-                if name in worker.capabilities:
-                    taken = min(free[id(worker)], pot.waiting, pot.leasable)
-                    free[id(worker)] -= taken
-                    _give(pool.part(name), pot, taken, taken)
+                taken = min(free[id(worker)], pot.waiting, pot.leasable, pot.may_start)
+                free[id(worker)] -= taken
+                pot.may_start -= taken
+                _give(pool.part(name), pot, taken, taken)
+        if pot.leasable and not pot.may_start:
+            for pool, workers in takers:
+                pool.part(name).held_slots = sum(free[id(worker)] for worker in workers)
 
 
 def _take(pool: _Pool, name: str, pot: _Pot, pots: Mapping[str, _Pot], *, last: bool) -> None:
@@ -178,7 +195,7 @@ def _take(pool: _Pool, name: str, pot: _Pot, pots: Mapping[str, _Pot], *, last: 
         _give(part, pot, pot.waiting, min(pot.leasable, pot.waiting))
         return
     others = sum(
-        pool.want(other, pots[other].sample, pool.parts[other].waiting if other in pool.parts else 0)
+        pool.needs(other, pots[other].sample, pool.parts[other].waiting if other in pool.parts else 0)
         for other in pool.view.spec.capabilities
         if other != name and other in pots
     )
@@ -186,7 +203,7 @@ def _take(pool: _Pool, name: str, pot: _Pot, pots: Mapping[str, _Pot], *, last: 
     low, high = 0, pot.waiting
     while low < high:
         middle = (low + high + 1) // 2
-        if pool.want(name, pot.sample, part.waiting + middle) <= room:
+        if pool.needs(name, pot.sample, part.waiting + middle) <= room:
             low = middle
         else:
             high = middle - 1
@@ -223,6 +240,8 @@ def _work(
             service_seconds=sample.service_seconds,
             rate_slots=pots[name].rate_slots if name in pots and part.waiting else None,
             background=sample.background,
+            held_slots=part.held_slots,
+            elsewhere=sample.waiting + sample.due_soon - part.waiting,
         )
 
 
