@@ -247,6 +247,13 @@ async def test_a_quota_is_a_condition_and_stops_growing(
     assert event["type"] == "Warning"
     await client.submit(namespace, *[TaskSubmit(capability="browser")] * 10)
     await operator_looks(operator, pools, "browser")
+
+    async def held() -> bool:
+        """Not merely for the idle window, after which a fleet without work would go, and be made again."""
+        decision = (await pools.pool("browser"))["status"]["lastDecision"]
+        return (decision["action"], decision["reason"]) == ("Hold", "QuotaExceeded")
+
+    await until("a decision that holds the fleet", held)
     found = await pools.deployment("browser")
     assert found is not None
     assert found["spec"]["replicas"] == 5
