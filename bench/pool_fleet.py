@@ -166,9 +166,16 @@ class PoolFleet:
         await until("their pods", all_made, seconds=300, every_seconds=1.0)
 
     async def add_bare_pools(self, namespace: str, count: int) -> None:
-        """Add so many pools to a namespace, for no operator to see."""
-        names = [(namespace, f"bare-{number}") for number in range(count)]
-        await _for_each(lambda name: self._apply(paths.POOLS, namespace, pool(name[1])), names)
+        """Add so many pools to a namespace, with the status of one that an operator sees, for none to see."""
+        path = paths.POOLS.format(namespace=namespace)
+        seen = f"{paths.POOLS.format(namespace=self.pools[0][0])}/{self.pools[0][1]}"
+        status = {"status": (await self.kube.get(seen))["status"]}
+
+        async def make(name: Name) -> None:
+            await self._apply(paths.POOLS, namespace, pool(name[1]))
+            await self.kube.patch(f"{path}/{name[1]}/status", status, paths.MERGE)
+
+        await _for_each(make, [(namespace, f"bare-{number}") for number in range(count)])
 
     async def count_events(self, namespace: str) -> int:
         """Count the Events of a namespace."""
