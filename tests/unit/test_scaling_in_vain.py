@@ -1,5 +1,7 @@
 """Fleets whose workers cannot be or cannot help, while tasks wait: they neither grow nor come and go."""
 
+from dataclasses import replace
+
 import pytest
 
 from leadsman_operator.reconcile.conditions import Found, conditions
@@ -99,6 +101,41 @@ def test_the_one_that_shows_it_goes_when_nothing_waits_there():
 
     assert played.moves[-1][1:3] == (1, 0)
     assert "CapabilityNotServed" not in reasons(played)
+
+
+def test_that_a_handler_is_missing_is_no_news_with_every_task_that_comes_and_goes():
+    """Another pool takes the tasks as they come; a condition that followed them would be written as often."""
+    fleets = pool(name="a", capabilities=("a", "b")), pool(name="b", capabilities=("b",))
+    played = Played(fleets, {"a": 5, "b": 5}, fails=lambda name, _: name == "b", handles=("a",))
+    played.play(100)
+    told = set()
+
+    for waiting in (0, 1, 0, 3):
+        played.waiting["b"] = waiting
+        played.play(1)
+        told.add("CapabilityNotServed" in reasons(played, "a"))
+
+    assert told == {True}
+
+
+def test_it_is_not_told_while_a_rollout_brings_the_handler():
+    played = Played((pool(capabilities=("a", "b")),), {"a": 5, "b": 30}, handles=("a",))
+    played.play(100)
+    played.observed["browser"] = replace(played.observed["browser"], rollout_in_progress=True)
+
+    assert "CapabilityNotServed" not in reasons(played)
+
+
+@pytest.mark.parametrize(("trouble", "left"), [("fails", 4), ("quota", 4), ("handles", 1)])
+def test_a_lower_maximum_holds_for_them_as_well(trouble, left):
+    about = {"fails": {"fails": lambda *_: True}, "quota": {"quota": 2}, "handles": {"handles": ()}}[trouble]
+    played = Played((pool(),), {"browser": 40}, **about)
+    played.play(100)
+    played.specs = (pool(max_replicas=4),)
+
+    played.play(1000)
+
+    assert played.moves[-1].after == left
 
 
 def test_workers_with_the_handler_bring_the_fleet_back():

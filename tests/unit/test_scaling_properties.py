@@ -53,6 +53,8 @@ def works(draw):
         leasable=draw(st.integers(0, waiting)),
         oldest_age_seconds=draw(st.none() | st.floats(0, 1000)),
         service_seconds=draw(st.none() | st.floats(0, 500)),
+        held_slots=draw(st.integers(0, 10)),
+        elsewhere=draw(st.sampled_from([0, 0, 1, 500])),
     )
 
 

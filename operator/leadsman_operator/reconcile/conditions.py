@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from leadsman.reasons import Reason
 from leadsman_operator.api import ConditionStatus, ConditionType
 from leadsman_operator.reconcile.problem import Problem
-from leadsman_operator.scaling.census import capabilities_in_vain
+from leadsman_operator.scaling.census import capabilities_not_served
 from leadsman_operator.scaling.model import Decision, PoolObservation, PoolSpec, ScalingMode
 
 TRUE, FALSE, UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
@@ -124,9 +124,10 @@ def scaling_limited(found: Found) -> Verdict:
         causes = ", ".join(f"{count} {reason}" for reason, count in sorted(found.failing.items()))
         total = len([pod for pod in found.observation.pods if not pod.terminating])
         return Verdict(kind, TRUE, Reason.WORKERS_FAILING, f"of {total} pods cannot start: {causes}")
-    names = ", ".join(capabilities_in_vain(found.spec, found.observation))
-    if names:
-        text = f"tasks wait and no worker of the pool takes {names}: its image has no handler for it"
+    names = ", ".join(capabilities_not_served(found.spec, found.observation))
+    # In a rollout the handlers of a new template are on their way.
+    if names and not found.observation.rollout_in_progress:
+        text = f"no worker of the pool takes {names}: its image has no handler for it"
         return Verdict(kind, TRUE, Reason.CAPABILITY_NOT_SERVED, text)
     # Waiting before it shrinks is what a fleet is meant to do, not a limit.
     limits = [clamp for clamp in found.decision.clamps if clamp.reason is not Reason.SCALE_IN_WINDOW]

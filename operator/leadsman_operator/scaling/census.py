@@ -82,7 +82,7 @@ def capabilities_not_served(spec: PoolSpec, observation: PoolObservation) -> tup
 
 
 def capabilities_in_vain(spec: PoolSpec, observation: PoolObservation) -> tuple[str, ...]:
-    """Name those of them for which tasks wait."""
+    """Name those that no live worker takes and for which tasks wait."""
     wait = {work.name for work in observation.work if work.waiting or work.elsewhere}
     return tuple(name for name in capabilities_not_served(spec, observation) if name in wait)
 

@@ -112,14 +112,15 @@ class Limiter:
         Were it gone, the fleet would be made again, to no more use, and go again, once in every idle window.
         """
         current, counts = self.observation.replicas, self.counts
+        kept = min(current, self.spec.max_replicas)
         waiting = sum(work.elsewhere for work in self.observation.work)
         if waiting and counts.mostly_failing:
             note = f"{counts.failing} of {counts.pods} pods fail to start, {waiting} tasks wait"
-            self._to(current, Reason.WORKERS_FAILING, note)
+            self._to(kept, Reason.WORKERS_FAILING, note)
         if waiting and self.observation.quota_exceeded:
-            self._to(current, Reason.QUOTA_EXCEEDED, f"a quota allows {counts.pods} of {current} pods")
+            self._to(kept, Reason.QUOTA_EXCEEDED, f"a quota allows {counts.pods} of {current} pods")
         names = capabilities_in_vain(self.spec, self.observation)
-        if names and not self.replicas:
+        if names and not self.replicas and kept:
             note = f"no worker takes {', '.join(names)}; one stays to show it while tasks wait there"
             self._to(1, Reason.CAPABILITY_NOT_SERVED, note)
 

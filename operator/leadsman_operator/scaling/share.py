@@ -171,6 +171,8 @@ def _fill_free_slots(pots: Mapping[str, _Pot], pools: Sequence[_Pool]) -> None:
     serving = [(pool, list(serving_workers(pool.view.observation))) for pool in pools]
     free = {id(worker): max(0, worker.slots - worker.leases) for _, workers in serving for worker in workers}
     for name, pot in pots.items():
+        if not pot.waiting:
+            continue
         takers = [
             (pool, [worker for worker in workers if name in worker.capabilities])
             for pool, workers in serving
