@@ -4,7 +4,7 @@ Five kinds of namespaces, each with as many Deployments at zero: these alone; po
 made; such pools without their Events, which Kubernetes drops after an hour; pools of which the operator was killed
 before the deletion; and plain Deployments with as many pools beside them, with a status, that no operator has ever
 seen, which is what the API server and its controllers need for the objects alone. Then Deployments and pools with
-one worker each, as fleets are that are in use. The pools share one Capability. Each deletion begins when all
+one worker each, as fleets are that are in use. Ten pools share a Capability. Each deletion begins when all
 is told of the objects.
 """
 

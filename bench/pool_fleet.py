@@ -29,8 +29,8 @@ from leadsman.wire.tasks import TaskSubmit
 NAMESPACES = 10
 MOST_REPLICAS = 10
 
-_SHARED = "shared"
-"""The Capability of all pools in a namespace that is to be deleted."""
+_SHARE = 10
+"""Pools of one Capability in a namespace that is to be deleted."""
 
 _MAKERS = 16
 """Objects that are made at once."""
@@ -150,7 +150,8 @@ class PoolFleet:
 
         async def make(name: Name) -> None:
             if what == "pools":
-                one = pool(name[1], minReplicas=replicas, capabilities=[_SHARED])
+                queue = f"queue-{int(name[1].removeprefix('one-')) // _SHARE}"
+                one = pool(name[1], minReplicas=replicas, capabilities=[queue])
                 await self._apply(paths.POOLS, namespace, one)
             else:
                 await self._apply(paths.DEPLOYMENTS, namespace, worker_deployment(name[1], replicas=replicas))
@@ -160,7 +161,8 @@ class PoolFleet:
             return len(found["items"]) == count * replicas
 
         if what == "pools":
-            await self._apply(paths.CAPABILITIES, namespace, capability(_SHARED))
+            for number in range(-(-count // _SHARE)):
+                await self._apply(paths.CAPABILITIES, namespace, capability(f"queue-{number}"))
         await _for_each(make, names)
         await self._until_all(names, replicas, seconds=300)
         await until("their pods", all_made, seconds=300, every_seconds=1.0)

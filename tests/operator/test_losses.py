@@ -1,6 +1,7 @@
 """Something that a pool rests on went: what waits for whether its namespace ends, and what does not."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -230,3 +231,26 @@ def test_a_pool_that_is_paused_before_the_answer_comes_is_left_alone(play):
         return scene.server.did("apply")
 
     assert play(act) == []
+
+
+def test_that_a_pool_goes_with_its_namespace_is_found_out(play):
+    """The others that share its queue are not looked at for each that goes."""
+
+    async def act(scene):
+        scene.server.refusal = ENDS
+        scene.server.reply.set()
+        scene.put(Kind.WORKER_POOL, "DELETED", pool(9))
+        await scene.look()
+        return scene.parts.ending.ends("ns")
+
+    assert play(act)
+
+
+def test_a_standby_asks_nothing_when_a_pool_goes(play):
+    async def act(scene):
+        scene.parts.controller._leadership = SimpleNamespace(holds=lambda: False)
+        scene.put(Kind.WORKER_POOL, "DELETED", pool(9))
+        await scene.look()
+        return scene.parts.ending.unsure("ns")
+
+    assert not play(act)

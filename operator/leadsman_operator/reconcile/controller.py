@@ -268,6 +268,9 @@ class PoolController:
         record = self._records.pop(key, None)
         if record is not None:
             self._events.forget(record.uid)
+            if self._leadership.holds():
+                # Those that share its work are looked at, two hundred times if all go with the namespace.
+                self._ending.ask(key[0])
 
 
 def _took_before(obj: Object) -> bool:
