@@ -28,7 +28,7 @@ HOUR = bool(os.environ.get("LEADSMAN_LONG"))
 SECONDS = 3600.0 if HOUR else float(os.environ.get("LEADSMAN_CHURN_SECONDS", "0"))
 ROUNDS = 6
 """At least so many, however short the time."""
-TOGETHER = 25 if HOUR else 10
+TOGETHER = 25 if HOUR else 6
 """Pools that live at once. In the hour the machine is the test's; a shorter one runs beside other tests."""
 STAYING = ("stays-0", "stays-1")
 """Pools that live through it all; every fifth of the others shares a queue with them."""
