@@ -146,12 +146,12 @@ class PoolFleet:
     async def fill(self, namespace: str, what: str, count: int, *, replicas: int = 0) -> None:
         """Make a namespace with so many `pools` or plain `deployments`, each with so many replicas."""
         await self.kube.create(paths.NAMESPACES, {"metadata": {"name": namespace}})
-        names = [(namespace, f"one-{number}") for number in range(count)]
+        queues = {f"one-{number}": f"queue-{number // _SHARE}" for number in range(count)}
+        names = [(namespace, name) for name in queues]
 
         async def make(name: Name) -> None:
             if what == "pools":
-                queue = f"queue-{int(name[1].removeprefix('one-')) // _SHARE}"
-                one = pool(name[1], minReplicas=replicas, capabilities=[queue])
+                one = pool(name[1], minReplicas=replicas, capabilities=[queues[name[1]]])
                 await self._apply(paths.POOLS, namespace, one)
             else:
                 await self._apply(paths.DEPLOYMENTS, namespace, worker_deployment(name[1], replicas=replicas))
@@ -161,8 +161,8 @@ class PoolFleet:
             return len(found["items"]) == count * replicas
 
         if what == "pools":
-            for number in range(-(-count // _SHARE)):
-                await self._apply(paths.CAPABILITIES, namespace, capability(f"queue-{number}"))
+            for queue in sorted(set(queues.values())):
+                await self._apply(paths.CAPABILITIES, namespace, capability(queue))
         await _for_each(make, names)
         await self._until_all(names, replicas, seconds=300)
         await until("their pods", all_made, seconds=300, every_seconds=1.0)

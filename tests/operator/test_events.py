@@ -5,7 +5,8 @@ import asyncio
 from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.ending import ENDING_SECONDS
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.events import BURST, CONTROLLER, MAX_WAITING, REFILL_SECONDS, EventRecorder
+from leadsman_operator.kube.event_manifest import CONTROLLER
+from leadsman_operator.kube.events import BURST, MAX_WAITING, REFILL_SECONDS, EventRecorder
 
 POOL = {
     "apiVersion": "leadsman.dev/v1alpha1",

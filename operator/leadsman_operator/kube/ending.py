@@ -7,12 +7,12 @@ they lack, in the way of the end of everything.
 
 import asyncio
 import datetime as dt
-import secrets
 
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.connection import NoCredentialsError
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.resources import CONTROLLER, Kind
+from leadsman_operator.kube.event_manifest import event_manifest
+from leadsman_operator.kube.resources import Kind
 
 ENDING_SECONDS = 10.0
 """After a refusal nothing is tried in the namespace for so long."""
@@ -83,16 +83,5 @@ class EndingNamespaces:
 
 def _probe(namespace: str) -> dict[str, object]:
     """Return an event that is never stored; to make events is a right the operator has."""
-    name = f"{namespace[:200]}.{secrets.token_hex(8)}"
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": namespace},
-        "eventTime": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": CONTROLLER,
-        "reportingInstance": "probe",
-        "action": "Probe",
-        "reason": "Probe",
-        "regarding": {"apiVersion": "v1", "kind": "Namespace", "name": namespace, "namespace": namespace},
-        "type": "Normal",
-    }
+    regarding = {"apiVersion": "v1", "kind": "Namespace", "name": namespace, "namespace": namespace}
+    return event_manifest(regarding, "Probe", at=dt.datetime.now(dt.UTC), action="Probe", instance="probe")

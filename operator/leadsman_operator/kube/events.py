@@ -7,7 +7,6 @@ last.
 
 import asyncio
 import datetime as dt
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ from leadsman_operator.event_reasons import EventReason
 from leadsman_operator.kube.client import KubeClient
 from leadsman_operator.kube.ending import EndingNamespaces
 from leadsman_operator.kube.errors import ApiError, UnreachableError
-from leadsman_operator.kube.resources import CONTROLLER, Kind
+from leadsman_operator.kube.event_manifest import event_manifest
+from leadsman_operator.kube.resources import Kind
 
 _log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class _Budget:
 
 
 class EventRecorder:
-    """Writes events as `CONTROLLER`; `instance` is this process's name. Run `run()` beside it."""
+    """Writes events; `instance` is this process's name. Run `run()` beside it."""
 
     def __init__(
         self,
@@ -180,22 +180,15 @@ class EventRecorder:
     async def _write(self, pending: _Pending) -> None:
         if self._ending.ends(pending.namespace):
             return
-        body = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {
-                "name": f"{pending.regarding['name'][:230]}.{secrets.token_hex(8)}",
-                "namespace": pending.namespace,
-            },
-            "eventTime": pending.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": CONTROLLER,
-            "reportingInstance": self._instance,
-            "action": pending.action,
-            "reason": pending.reason,
-            "regarding": pending.regarding,
-            "note": pending.note,
-            "type": "Warning" if pending.warning else "Normal",
-        }
+        body = event_manifest(
+            pending.regarding,
+            pending.reason,
+            at=pending.at,
+            action=pending.action,
+            instance=self._instance,
+            note=pending.note,
+            warning=pending.warning,
+        )
         for attempt in range(_ATTEMPTS):
             try:
                 await self._client.create(Kind.EVENT, pending.namespace, body)

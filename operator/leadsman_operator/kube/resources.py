@@ -4,13 +4,10 @@ from enum import Enum
 
 from leadsman_operator.api.base import POOL_LABEL
 
-__all__ = ["CONTROLLER", "FIELD_MANAGER", "POOL_LABEL", "Kind"]
+__all__ = ["FIELD_MANAGER", "POOL_LABEL", "Kind"]
 
 FIELD_MANAGER = "leadsman-operator"
 """The name our writes carry in managed fields."""
-
-CONTROLLER = "leadsman.dev/operator"
-"""The name our events carry."""
 
 
 class Kind(Enum):

@@ -243,7 +243,8 @@ class CapabilityController:
         uid, now = obj["metadata"]["uid"], asyncio.get_running_loop().time()
         told = self._told.get(key)
         if told is None or told.uid != uid:
-            told = self._told[key] = _Told(uid, obj.get("status") or {}, now, _announced(obj))
+            written = obj.get("status") or {}
+            told = self._told[key] = _Told(uid, written, now, _ready_word(written))
         seen, verdict = self._seen(obj), self._verdict(obj)
         if _has_lost_its_pools(told.written, verdict):
             self._ending.ask(key[0])
@@ -312,10 +313,6 @@ class CapabilityController:
         found: Object = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         found["conditions"] = condition_list([verdict], generation, before, dt.datetime.now(dt.UTC))
         return found
-
-
-def _announced(obj: Object) -> str | None:
-    return _ready_word(obj.get("status") or {})
 
 
 def _ready_word(status: Mapping[str, Any]) -> str | None:
